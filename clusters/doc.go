@@ -14,7 +14,10 @@
 // Ref.ClusterName). The empty name is the management cluster, which is always connected.
 // Resolve follows the reference in a Pipeline. The objects are read from the management
 // cluster: Cluster of cluster.x-k8s.io in the served version, as metadata, and
-// GitopsCluster of gitops.weave.works. Neither kind must be installed.
+// GitopsCluster of gitops.weave.works. None of these kinds must be installed. A ClusterProfile
+// names the server, and a Secret with its name and a label has the token. A Secret with
+// pipelinesv1.ClusterSecretLabel is a cluster object, too; its metadata are read in
+// Options.SecretNamespaces, and nowhere else. kinds.go has the differences between the kinds.
 //
 // Connection is one epoch: one server with one CA. Another server or CA begins the
 // next epoch; Listener.ConnectionChanged is called before the old one's Context ends. A
@@ -47,7 +50,7 @@
 // I/O, a callback or a channel send. Fields guarded by a mutex are in a struct named
 // lockedState.
 //
-// One goroutine reads each kind of cluster object. One watches the Secrets (metadata only)
+// One goroutine reads each kind of cluster object, and the Secrets of each namespace. One watches the Secrets (metadata only)
 // of each namespace that has a demanded cluster. One writes ClusterConnections.
 //
 // At most Options.Dials connections are dialled at the same time, at most a quarter of them to

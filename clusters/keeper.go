@@ -93,6 +93,7 @@ func (q checks) any() bool { return q.rejected || q.lost }
 type credentialState struct {
 	read        bool // at least once
 	secret      types.NamespacedName
+	endpoint    access // credentialSource.endpoint
 	readVersion string // of the Secret when it was read; "" when it did not exist
 	seenVersion string // the last version from the watch
 	usable      bool   // accepted, and not missing or refused since

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/capstan-hub/capstan/clusters/kubeconfig"
 )
@@ -14,13 +15,14 @@ import (
 // readSecretIfDue reads the cluster's Secret in four cases: the first time, when the watch
 // has another version, when a request got 401, and when a retry is due.
 func (k *keeper) readSecretIfDue(ctx context.Context, object clusterObject) {
-	secret, _, err := credentialSource(k.ref, object)
+	source, err := clusterKinds[k.ref.Kind].credentials(k.ref, object)
 	if err != nil {
 		k.unusable(eventSecretMissing, fmt.Sprintf("%s: %s", k.ref, err))
 		return
 	}
-	if secret != k.creds.secret {
-		k.creds.read, k.creds.secret = false, secret
+	secret := source.NamespacedName
+	if secret != k.creds.secret || source.endpoint != k.creds.endpoint {
+		k.creds.read, k.creds.secret, k.creds.endpoint = false, secret, source.endpoint
 	}
 	k.m.secrets.Want(k.name, secret)
 	// The watch may have an older version than the one that was read. So only a version
@@ -46,10 +48,11 @@ func (k *keeper) readSecret(ctx context.Context) bool {
 	if found != presencePresent {
 		return false
 	}
-	name, keys, err := credentialSource(k.ref, object)
+	source, err := clusterKinds[k.ref.Kind].credentials(k.ref, object)
 	if err != nil {
 		return false
 	}
+	name, keys := source.NamespacedName, source.keys
 	call, cancel := context.WithTimeout(ctx, k.m.timings.HubTimeout)
 	defer cancel()
 	var secret corev1.Secret
@@ -59,14 +62,14 @@ func (k *keeper) readSecret(ctx context.Context) bool {
 		return false
 	case apierrors.IsNotFound(err):
 		k.creds.read, k.creds.readVersion = true, ""
-		k.unusable(eventSecretMissing, fmt.Sprintf("Secret %s does not exist: create it with the kubeconfig under the key %q", name, keys[0]))
+		k.unusable(eventSecretMissing, fmt.Sprintf("Secret %s does not exist: create it with the %s under the key %q%s", name, source.holds, keys[0], source.labelled()))
 		return false
 	case apierrors.IsForbidden(err):
 		k.creds.read = true
 		wait := forbiddenWait(k.creds.forbidden, k.m.timings)
 		k.creds.forbidden++
 		k.creds.retryAt = k.m.clock.Now().Add(wait)
-		k.apply(eventSecretForbidden, fmt.Sprintf("the hub may not read Secret %s: apply config/rbac/cluster-secrets to namespace %s (chart: clusterNamespaces); the hub checks every %s", name, name.Namespace, wait))
+		k.apply(eventSecretForbidden, fmt.Sprintf("the hub may not read Secret %s: %s; the hub checks every %s", name, grantSecrets(name.Namespace), wait))
 		return false
 	case err != nil:
 		k.creds.retryAt = k.m.clock.Now().Add(k.lostWait.Wait())
@@ -74,12 +77,24 @@ func (k *keeper) readSecret(ctx context.Context) bool {
 		return false
 	}
 	k.creds.read, k.creds.readVersion, k.creds.forbidden = true, secret.ResourceVersion, 0
+	if !source.labels.AsSelector().Matches(labels.Set(secret.Labels)) { // The watch has not reported it yet.
+		k.unusable(eventSecretMissing, fmt.Sprintf("Secret %s does not have the label %s, without which it is not used: kubectl label secret -n %s %s %s", name, source.labels, name.Namespace, name.Name, source.labels))
+		return false
+	}
 	for _, key := range keys {
 		if raw, ok := secret.Data[key]; ok {
-			return k.accept(ctx, raw, fmt.Sprintf("Secret %s, key %q", name, key))
+			from := fmt.Sprintf("Secret %s, key %q", name, key)
+			if source.kubeconfig != nil {
+				if raw, err = source.kubeconfig(raw); err != nil {
+					k.unusable(eventRefused, fmt.Sprintf("%s, with %s: %s", k.ref, from, err))
+					return false
+				}
+				from = k.ref.String() + ", with " + from
+			}
+			return k.accept(ctx, raw, from)
 		}
 	}
-	k.unusable(eventSecretMissing, fmt.Sprintf("Secret %s has no key %q: put the kubeconfig there", name, keys[0]))
+	k.unusable(eventSecretMissing, fmt.Sprintf("Secret %s has no key %q: put the %s there", name, keys[0], source.holds))
 	return false
 }
 

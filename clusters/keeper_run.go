@@ -93,7 +93,7 @@ func (k *keeper) step(ctx context.Context) (wait time.Duration, more bool) {
 	}
 	k.apply(eventDemanded, readingMessage)
 	if found == presenceUnknown {
-		if problem := k.m.objects.problem(k.ref.Kind); problem != "" {
+		if problem := k.m.objects.problem(k.ref); problem != "" {
 			k.apply(eventHubUnreadable, problem)
 		}
 	} else {
@@ -118,7 +118,7 @@ func (k *keeper) step(ctx context.Context) (wait time.Duration, more bool) {
 
 // removed is the step of a cluster whose object is deleted, or is being deleted.
 func (k *keeper) removed(demanded, deleting bool) (more bool) {
-	message := k.ref.String() + " does not exist"
+	message := k.ref.String() + " " + clusterKinds[k.ref.Kind].absent
 	if deleting {
 		message = k.ref.String() + " is being deleted"
 	}

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/internal/secretwatch"
 )
 
@@ -47,7 +48,7 @@ type Manager struct {
 
 type managerState struct {
 	keepers map[multicluster.ClusterName]*keeper
-	// decided are the kinds of cluster objects that were read, or are not installed.
+	// decided are the scopes of cluster objects that were read, or whose kind is not installed.
 	decided []string
 }
 
@@ -58,8 +59,8 @@ func New(o Options) (*Manager, error) {
 	}
 	o = withDefaults(o)
 	m := &Manager{
-		shared:      &shared{options: o, timings: o.Timings, clock: o.Clock, log: o.Logger, objects: newObjects(), dials: newDials(o.Dials)},
-		standby:     newObjects(),
+		shared:      &shared{options: o, timings: o.Timings, clock: o.Clock, log: o.Logger, objects: newObjects(o.SecretNamespaces...), dials: newDials(o.Dials)},
+		standby:     newObjects(o.SecretNamespaces...),
 		decided:     make(chan struct{}),
 		lockedState: managerState{keepers: map[multicluster.ClusterName]*keeper{}},
 	}
@@ -94,6 +95,7 @@ func withDefaults(o Options) Options {
 		o.WorkloadMapper = StaticMapper(o.WorkloadScheme, coreClusterScoped...)
 	}
 	o.Timings = o.Timings.orDefaults()
+	o.SecretNamespaces = slices.Compact(slices.Sorted(slices.Values(o.SecretNamespaces)))
 	return o
 }
 
@@ -143,9 +145,9 @@ func (m *Manager) makeHubClients() error {
 	if m.options.LocalOnly {
 		return nil
 	}
-	for _, kind := range clusterKinds {
+	for _, at := range m.scopesToRead() {
 		watch := objectWatch{
-			kind: kind, namespace: m.options.Namespace, mapping: mapping, metadata: metadataClient, dynamic: dynamicClient,
+			kind: clusterKinds[at.Kind], scope: scopeOf(at.Kind, at.Namespace), namespace: at.Namespace, mapping: mapping, metadata: metadataClient, dynamic: dynamicClient,
 			retry: m.timings.KindRetry, clock: m.clock, log: m.log, objects: m.objects,
 			changed: m.objectsChanged, decided: m.kindDecided,
 		}
@@ -157,6 +159,21 @@ func (m *Manager) makeHubClients() error {
 		}
 	}
 	return nil
+}
+
+// scopesToRead returns the kinds of cluster objects, and the namespace in which each is read.
+func (m *Manager) scopesToRead() []Ref {
+	var all []Ref
+	for _, kind := range pipelinesv1.ClusterKinds() {
+		namespaces := []string{m.options.Namespace}
+		if clusterKinds[kind.Kind].perNamespace {
+			namespaces = m.options.SecretNamespaces
+		}
+		for _, namespace := range namespaces {
+			all = append(all, Ref{Kind: kind.Kind, Namespace: namespace})
+		}
+	}
+	return all
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: one hub at a time connects

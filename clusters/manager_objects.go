@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Object is a Cluster or GitopsCluster of the management cluster.
+// Object is an object of the management cluster that names a cluster.
 type Object struct {
 	Ref Ref
 	// Of is the Cluster that a GitopsCluster references, which need not exist; zero for each other object.
@@ -21,17 +21,17 @@ type Object struct {
 	Deleting bool
 }
 
-// Objects returns all Clusters and GitopsClusters, sorted by kind, namespace and name, with or without a connection. In
+// Objects returns all cluster objects, sorted by kind, namespace and name, with or without a connection. In
 // contrast to Resolve, it also knows them on a replica that does not lead. While a replica begins to lead, it returns
 // what was read before. The error says why kinds cannot be read that were not read yet. A kind that is not installed
 // has no objects and is no error. It does no I/O.
 func (m *Manager) Objects() ([]Object, error) {
 	leads := map[string]bool{}
-	for _, kind := range clusterKinds {
-		leads[kind.Kind] = m.options.Elected == nil || m.objects.decided(kind.Kind)
+	for _, w := range m.watches {
+		leads[w.scope] = m.options.Elected == nil || m.objects.decided(w.scope)
 	}
-	all, problems := m.objects.list(func(kind string) bool { return leads[kind] })
-	earlier, more := m.standby.list(func(kind string) bool { return !leads[kind] })
+	all, problems := m.objects.list(func(scope string) bool { return leads[scope] })
+	earlier, more := m.standby.list(func(scope string) bool { return !leads[scope] })
 	all = append(all, earlier...)
 	slices.SortFunc(all, func(a, b Object) int { return a.Ref.compare(b.Ref) })
 	problems = append(problems, more...)
@@ -66,7 +66,8 @@ func (m *Manager) objectsChanged(refs []Ref) {
 }
 
 // WaitForObjects waits until every kind of cluster object was read, or is known not
-// to be installed. Before that, Resolve returns ErrNotSynced for the kind.
+// to be installed. Before that, Resolve returns ErrNotSynced for the kind. It does not wait for
+// Secrets that the hub may not read.
 func (m *Manager) WaitForObjects(ctx context.Context) error {
 	select {
 	case <-m.decided:
@@ -76,12 +77,12 @@ func (m *Manager) WaitForObjects(ctx context.Context) error {
 	}
 }
 
-// kindDecided is called when a kind was read, or is not installed. It wakes the keepers of
-// the kind and notifies the Listeners of references that could not be resolved before.
-func (m *Manager) kindDecided(kind string, unresolved []Ref) {
-	m.noteDecided(kind)
+// kindDecided is called when a scope was read, or its kind is not installed. It wakes the keepers of
+// the scope and notifies the Listeners of references that could not be resolved before.
+func (m *Manager) kindDecided(scope string, unresolved []Ref) {
+	m.noteDecided(scope)
 	for _, k := range m.keepers() {
-		if k.ref.Kind == kind {
+		if scopeOf(k.ref.Kind, k.ref.Namespace) == scope {
 			m.wake(k)
 		}
 	}
@@ -92,13 +93,13 @@ func (m *Manager) kindDecided(kind string, unresolved []Ref) {
 	}
 }
 
-func (m *Manager) noteDecided(kind string) {
+func (m *Manager) noteDecided(scope string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if slices.Contains(m.lockedState.decided, kind) {
+	if slices.Contains(m.lockedState.decided, scope) {
 		return
 	}
-	if m.lockedState.decided = append(m.lockedState.decided, kind); len(m.lockedState.decided) == len(clusterKinds) {
+	if m.lockedState.decided = append(m.lockedState.decided, scope); len(m.lockedState.decided) == len(m.watches) {
 		close(m.decided)
 	}
 }

@@ -2,20 +2,19 @@ package clusters
 
 import (
 	"cmp"
-	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/cluster-api/util/secret"
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
 
-// clusterObject contains the fields of a Cluster or GitopsCluster that the hub keeps.
+// clusterObject contains the fields of a cluster object that the hub keeps.
 type clusterObject struct {
 	APIVersion string
 	UID        types.UID
@@ -25,6 +24,8 @@ type clusterObject struct {
 	SelfManaged bool
 	// SecretRef and CAPIRef are the names in the references of a GitopsCluster.
 	SecretRef, CAPIRef string
+	// Access is how a ClusterProfile says that its cluster is reached.
+	Access access
 	// Unready is true for a GitopsCluster with Ready=False. Problem is the message.
 	Unready bool
 	Problem string
@@ -43,7 +44,7 @@ func (o clusterObject) alias(ref Ref) Ref {
 
 func (o clusterObject) equal(p clusterObject) bool {
 	return o.APIVersion == p.APIVersion && o.UID == p.UID && o.Created.Equal(p.Created) && o.Deleting == p.Deleting && o.SelfManaged == p.SelfManaged &&
-		o.SecretRef == p.SecretRef && o.CAPIRef == p.CAPIRef && o.Unready == p.Unready && o.Problem == p.Problem && maps.Equal(o.Labels, p.Labels)
+		o.SecretRef == p.SecretRef && o.Access == p.Access && o.CAPIRef == p.CAPIRef && o.Unready == p.Unready && o.Problem == p.Problem && maps.Equal(o.Labels, p.Labels)
 }
 
 // presence of an object, as far as the hub knows.
@@ -67,17 +68,22 @@ type kindState struct {
 
 // objects holds the cluster objects of the management cluster. It does no I/O.
 type objects struct {
+	// namespaces are those whose Secrets are read. They do not change.
+	namespaces []string
+
 	mu          sync.Mutex
 	lockedState struct {
 		known map[Ref]clusterObject
+		// kinds have the state of each scope (scopeOf).
 		kinds map[string]kindState
 		// unresolved are the references that were resolved before their kind was read.
 		unresolved map[Ref]struct{}
 	}
 }
 
-func newObjects() *objects {
-	o := &objects{}
+// newObjects makes objects without content. The namespaces are those whose Secrets are read.
+func newObjects(namespaces ...string) *objects {
+	o := &objects{namespaces: namespaces}
 	o.lockedState.known = map[Ref]clusterObject{}
 	o.lockedState.kinds = map[string]kindState{}
 	o.lockedState.unresolved = map[Ref]struct{}{}
@@ -124,12 +130,12 @@ func (o *objects) concernedLocked(ref Ref) []Ref {
 
 // retain removes objects that do not exist. It calls exists under the mutex, so that
 // objects that are put meanwhile are kept.
-func (o *objects) retain(kind string, exists func(Ref) bool) []Ref {
+func (o *objects) retain(scope string, exists func(Ref) bool) []Ref {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var refs []Ref
 	for ref := range o.lockedState.known {
-		if ref.Kind == kind && !exists(ref) {
+		if scopeOf(ref.Kind, ref.Namespace) == scope && !exists(ref) {
 			delete(o.lockedState.known, ref)
 			refs = append(refs, o.concernedLocked(ref)...)
 		}
@@ -137,16 +143,16 @@ func (o *objects) retain(kind string, exists func(Ref) bool) []Ref {
 	return refs
 }
 
-// setKind sets the progress of reading a kind. When the kind is now read or absent, it
+// setKind sets the progress of reading a scope. When the scope is now read or absent, it
 // returns the references that could not be resolved before. changed is false when the
 // state was the same before.
-func (o *objects) setKind(kind string, state kindState) (unresolved []Ref, changed bool) {
+func (o *objects) setKind(scope string, state kindState) (unresolved []Ref, changed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.lockedState.kinds[kind] == state {
+	if o.lockedState.kinds[scope] == state {
 		return nil, false
 	}
-	o.lockedState.kinds[kind] = state
+	o.lockedState.kinds[scope] = state
 	if state.synced || state.absent {
 		unresolved = slices.Collect(maps.Keys(o.lockedState.unresolved))
 		clear(o.lockedState.unresolved)
@@ -154,17 +160,17 @@ func (o *objects) setKind(kind string, state kindState) (unresolved []Ref, chang
 	return unresolved, true
 }
 
-// setProblem sets the problem with reading a kind. The progress stays the same. It returns
+// setProblem sets the problem with reading a scope. The progress stays the same. It returns
 // false when the problem was the same before.
-func (o *objects) setProblem(kind, problem string) (changed bool) {
+func (o *objects) setProblem(scope, problem string) (changed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	state := o.lockedState.kinds[kind]
+	state := o.lockedState.kinds[scope]
 	if state.problem == problem {
 		return false
 	}
 	state.problem = problem
-	o.lockedState.kinds[kind] = state
+	o.lockedState.kinds[scope] = state
 	return true
 }
 
@@ -179,26 +185,52 @@ func (o *objects) findLocked(ref Ref) (clusterObject, presence) {
 	if object, ok := o.lockedState.known[ref]; ok {
 		return object, presencePresent
 	}
-	if kind := o.lockedState.kinds[ref.Kind]; kind.synced || kind.absent {
+	if state := o.lockedState.kinds[scopeOf(ref.Kind, ref.Namespace)]; state.synced || state.absent || !o.reads(ref) {
 		return clusterObject{}, presenceAbsent
 	}
 	return clusterObject{}, presenceUnknown
 }
 
-// problem returns why a kind cannot be read; "" while no attempt has failed.
-func (o *objects) problem(kind string) string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.lockedState.kinds[kind].problem == "" {
-		return ""
-	}
-	return o.describeLocked(kind)
+// reads returns whether the objects are read to which a reference belongs.
+func (o *objects) reads(ref Ref) bool {
+	return !clusterKinds[ref.Kind].perNamespace || slices.Contains(o.namespaces, ref.Namespace)
 }
 
-func (o *objects) describeLocked(kind string) string {
+// scopes returns those of a kind in a namespace or (pipelinesv1.AllNamespaces) in all.
+func (o *objects) scopes(kind, namespace string) []string {
+	if clusterKinds[kind].perNamespace && namespace == pipelinesv1.AllNamespaces {
+		all := make([]string, 0, len(o.namespaces))
+		for _, each := range o.namespaces {
+			all = append(all, scopeOf(kind, each))
+		}
+		return all
+	}
+	return []string{scopeOf(kind, namespace)}
+}
+
+// problem returns why the scope of a reference cannot be read; "" while no attempt has failed.
+func (o *objects) problem(ref Ref) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	scope := scopeOf(ref.Kind, ref.Namespace)
+	if o.lockedState.kinds[scope].problem == "" {
+		return ""
+	}
+	return o.describeLocked(scope)
+}
+
+func (o *objects) describeLocked(scope string) string {
+	kind, namespace, _ := strings.Cut(scope, "/")
 	message := "the hub has not read the " + kind + "s of the management cluster yet"
-	if problem := o.lockedState.kinds[kind].problem; problem != "" {
+	if namespace != "" {
+		message = "the hub has not read the " + kind + "s of namespace " + namespace + " yet"
+	}
+	problem := o.lockedState.kinds[scope].problem
+	if problem != "" {
 		message += ": " + problem
+	}
+	if problem != "" && namespace != "" {
+		message += "; " + grantSecrets(namespace)
 	}
 	return message
 }
@@ -211,7 +243,7 @@ func (o *objects) resolve(ref Ref) (Ref, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	object, err := o.resolveOneLocked(ref, ref)
-	if err != nil || ref.Kind == pipelinesv1.ClusterKindCluster {
+	if err != nil || ref.Kind != pipelinesv1.ClusterKindGitopsCluster {
 		return ref, err
 	}
 	switch {
@@ -229,40 +261,39 @@ func (o *objects) resolve(ref Ref) (Ref, error) {
 	return target, err
 }
 
-// list returns all objects of the kinds for which include is true, in no order, and the problems of those of the kinds
+// list returns all objects of the scopes for which include is true, in no order, and the problems of those of the scopes
 // that were not read yet.
-func (o *objects) list(include func(kind string) bool) ([]Object, []string) {
+func (o *objects) list(include func(scope string) bool) ([]Object, []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	all := make([]Object, 0, len(o.lockedState.known))
 	for ref, object := range o.lockedState.known {
-		if include(ref.Kind) {
+		if include(scopeOf(ref.Kind, ref.Namespace)) {
 			all = append(all, Object{Ref: ref, Of: object.alias(ref), Labels: object.Labels, Created: object.Created, Deleting: object.Deleting})
 		}
 	}
 	var problems []string
-	for kind, state := range o.lockedState.kinds {
-		if include(kind) && !state.synced && !state.absent && state.problem != "" {
-			problems = append(problems, kind+": "+state.problem)
+	for scope, state := range o.lockedState.kinds {
+		if include(scope) && !state.synced && !state.absent && state.problem != "" {
+			problems = append(problems, scope+": "+state.problem)
 		}
 	}
 	return all, problems
 }
 
-// decided reports whether the objects of a kind were read, or the kind is known not to be installed.
-func (o *objects) decided(kind string) bool {
+// decided reports whether the objects of a scope were read, or its kind is known not to be installed.
+func (o *objects) decided(scope string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	state := o.lockedState.kinds[kind]
+	state := o.lockedState.kinds[scope]
 	return state.synced || state.absent
 }
 
 // resolveOneLocked finds the object of ref, which origin leads to.
 func (o *objects) resolveOneLocked(ref, origin Ref) (clusterObject, error) {
-	switch ref.Kind {
-	case pipelinesv1.ClusterKindCluster, pipelinesv1.ClusterKindGitopsCluster:
-	default:
-		return clusterObject{}, failure(ErrInvalid, "kind %q is not a kind of cluster: use GitopsCluster or Cluster", ref.Kind)
+	kind, known := clusterKinds[ref.Kind]
+	if !known {
+		return clusterObject{}, failure(ErrInvalid, "kind %q is not a kind of cluster: use %s", ref.Kind, pipelinesv1.ClusterKindNames())
 	}
 	via := ""
 	if ref != origin {
@@ -272,12 +303,15 @@ func (o *objects) resolveOneLocked(ref, origin Ref) (clusterObject, error) {
 	switch found {
 	case presenceUnknown:
 		o.lockedState.unresolved[origin] = struct{}{}
-		return object, failure(ErrNotSynced, "%s", o.describeLocked(ref.Kind))
+		return object, failure(ErrNotSynced, "%s", o.describeLocked(scopeOf(ref.Kind, ref.Namespace)))
 	case presenceAbsent:
-		if o.lockedState.kinds[ref.Kind].absent {
+		if !o.reads(ref) {
+			return object, failure(ErrNotFound, "%s", notRead(ref.String(), ref.Namespace))
+		}
+		if o.lockedState.kinds[scopeOf(ref.Kind, ref.Namespace)].absent {
 			return object, failure(ErrNotFound, "%s%s does not exist: its CustomResourceDefinition is not installed in the management cluster", ref, via)
 		}
-		return object, failure(ErrNotFound, "%s%s does not exist: create it or correct the reference", ref, via)
+		return object, failure(ErrNotFound, "%s%s %s: %s", ref, via, kind.absent, kind.remedy)
 	case presencePresent:
 	}
 	if object.Deleting {
@@ -291,9 +325,14 @@ func (o *objects) resolveOneLocked(ref, origin Ref) (clusterObject, error) {
 func (o *objects) selected(kind, namespace string, selector labels.Selector) ([]Ref, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if state := o.lockedState.kinds[kind]; !state.synced && !state.absent {
-		o.lockedState.unresolved[SelectionRef(kind, namespace)] = struct{}{}
-		return nil, failure(ErrNotSynced, "%s", o.describeLocked(kind))
+	if !o.reads(Ref{Kind: kind, Namespace: namespace}) && namespace != pipelinesv1.AllNamespaces {
+		return nil, failure(ErrNotFound, "%s", notRead("a "+kind, namespace))
+	}
+	for _, scope := range o.scopes(kind, namespace) {
+		if state := o.lockedState.kinds[scope]; !state.synced && !state.absent {
+			o.lockedState.unresolved[SelectionRef(kind, namespace)] = struct{}{}
+			return nil, failure(ErrNotSynced, "%s", o.describeLocked(scope))
+		}
 	}
 	var all []Ref
 	for ref, object := range o.lockedState.known {
@@ -312,21 +351,3 @@ func (o *objects) labels(ref Ref) (labels.Set, error) {
 	object, err := o.resolveOneLocked(ref, ref)
 	return object.Labels, err
 }
-
-// credentialSource returns the Secret of a cluster object, and its keys in the order of
-// preference.
-func credentialSource(ref Ref, object clusterObject) (types.NamespacedName, []string, error) {
-	if ref.Kind == pipelinesv1.ClusterKindCluster {
-		return types.NamespacedName{Namespace: ref.Namespace, Name: secret.Name(ref.Name, secret.Kubeconfig)}, []string{secret.KubeconfigDataName}, nil
-	}
-	switch {
-	case (object.SecretRef == "") == (object.CAPIRef == ""):
-		return types.NamespacedName{}, nil, errors.New("it must have exactly one of spec.secretRef and spec.capiClusterRef")
-	case object.CAPIRef != "":
-		return types.NamespacedName{Namespace: ref.Namespace, Name: secret.Name(object.CAPIRef, secret.Kubeconfig)}, []string{secret.KubeconfigDataName}, nil
-	}
-	return types.NamespacedName{Namespace: ref.Namespace, Name: object.SecretRef}, []string{gitopsKubeconfigKey, secret.KubeconfigDataName}, nil
-}
-
-// gitopsKubeconfigKey is the key of the kubeconfig in the Secret of a GitopsCluster.
-const gitopsKubeconfigKey = "kubeconfig"

@@ -21,6 +21,7 @@ func TestClusterNames(t *testing.T) {
 	for name, ref := range map[multicluster.ClusterName]Ref{
 		"":                      {},
 		"Cluster/team/prod":     {Kind: "Cluster", Namespace: "team", Name: "prod"},
+		"Secret/team/prod":      {Kind: "Secret", Namespace: "team", Name: "prod"},
 		"GitopsCluster/a/b.c-d": {Kind: "GitopsCluster", Namespace: "a", Name: "b.c-d"},
 	} {
 		g.Expect(ref.ClusterName()).To(Equal(name))
@@ -38,7 +39,10 @@ func TestClusterNames(t *testing.T) {
 func TestResolve(t *testing.T) {
 	capi := func(name string) Ref { return Ref{"Cluster", "ns", name} }
 	gitops := func(name string) Ref { return Ref{"GitopsCluster", "ns", name} }
-	o := newObjects()
+	labelled := func(name string) Ref { return Ref{"Secret", "ns", name} }
+	o := newObjects("ns", "unread")
+	o.setKind("Secret/ns", kindState{synced: true})
+	o.put(labelled("prod"), clusterObject{UID: "3"})
 	o.setKind("Cluster", kindState{synced: true})
 	o.setKind("GitopsCluster", kindState{synced: true})
 	o.put(capi("prod"), clusterObject{UID: "1"})
@@ -67,7 +71,11 @@ func TestResolve(t *testing.T) {
 		{ref: gitops("dangling"), err: ErrNotFound, says: "Cluster ns/nowhere, which GitopsCluster ns/dangling points to"},
 		{ref: gitops("nowhere"), err: ErrNotFound, says: "GitopsCluster ns/nowhere does not exist"},
 		{ref: capi("going"), err: ErrNotFound, says: "is being deleted"},
-		{ref: Ref{"Pod", "ns", "x"}, err: ErrInvalid, says: "use GitopsCluster or Cluster"},
+		{ref: Ref{"Pod", "ns", "x"}, err: ErrInvalid, says: "use Cluster, ClusterProfile, GitopsCluster or Secret"},
+		{ref: labelled("prod"), want: labelled("prod")},
+		{ref: labelled("plain"), err: ErrNotFound, says: `Secret ns/plain does not exist, or does not have the label capstan.dev/cluster: "true": create it, label it`},
+		{ref: Ref{"Secret", "unread", "prod"}, err: ErrNotSynced, says: "has not read the Secrets of namespace unread yet"},
+		{ref: Ref{"Secret", "other", "prod"}, err: ErrNotFound, says: "Secret other/prod cannot name a cluster: the administrator has not added namespace other to --cluster-secret-namespaces"},
 	} {
 		t.Run(tc.ref.String(), func(t *testing.T) {
 			g := NewWithT(t)

@@ -18,25 +18,18 @@ import (
 	"k8s.io/utils/clock"
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
-	"github.com/capstan-hub/capstan/internal/capa"
 )
 
 // SelfManagedLabel on a Cluster, with the value "true", says that the cluster holds its own
 // CAPI objects. The label is a demand of its own.
 const SelfManagedLabel = "capstan.dev/self-managed"
 
-// The kinds that a reference may name. Discovery finds the served version.
-var (
-	clusterGroupKind = capa.Cluster
-	gitopsGroupKind  = schema.GroupKind{Group: pipelinesv1.GitopsClusterGroup, Kind: pipelinesv1.ClusterKindGitopsCluster}
-)
-
-var clusterKinds = []schema.GroupKind{clusterGroupKind, gitopsGroupKind}
-
-// objectWatch reads the cluster objects of one kind into objects, while the management
-// cluster serves the kind. Neither kind must be installed.
+// objectWatch reads the cluster objects of one scope into objects, while the management
+// cluster serves their kind. The kind need not be installed.
 type objectWatch struct {
-	kind      schema.GroupKind
+	kind clusterKind
+	// scope is that of all objects that it reads (scopeOf).
+	scope     string
 	namespace string
 	// mapping reads the served version from the management cluster.
 	mapping  func(schema.GroupKind) (*meta.RESTMapping, error)
@@ -48,15 +41,15 @@ type objectWatch struct {
 	objects  *objects
 	// changed is called with references whose object changed.
 	changed func([]Ref)
-	// decided is called when the kind was read for the first time, or is known not to be
+	// decided is called when the scope was read for the first time, or its kind is known not to be
 	// served. It gets the references that could not be resolved before.
-	decided func(kind string, unresolved []Ref)
+	decided func(scope string, unresolved []Ref)
 }
 
 // run until ctx ends.
 func (w *objectWatch) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		mapping, err := w.mapping(w.kind)
+		mapping, err := w.mapping(w.kind.GroupKind)
 		switch {
 		case meta.IsNoMatchError(err):
 			w.note(kindState{absent: true})
@@ -107,7 +100,7 @@ func (w *objectWatch) watch(ctx context.Context, mapping *meta.RESTMapping) {
 	select {
 	case <-ctx.Done():
 	case <-registration.HasSyncedChecker().Done():
-		w.changed(w.objects.retain(w.kind.Kind, func(ref Ref) bool {
+		w.changed(w.objects.retain(w.scope, func(ref Ref) bool {
 			_, stored, _ := informer.GetStore().GetByKey(cache.NewObjectName(ref.Namespace, ref.Name).String())
 			return stored
 		}))
@@ -117,24 +110,28 @@ func (w *objectWatch) watch(ctx context.Context, mapping *meta.RESTMapping) {
 }
 
 func (w *objectWatch) note(state kindState) {
-	if unresolved, changed := w.objects.setKind(w.kind.Kind, state); changed {
-		w.log.Info("cluster objects", "kind", w.kind.String(), "installed", !state.absent, "read", state.synced)
-		w.decided(w.kind.Kind, unresolved)
+	if unresolved, changed := w.objects.setKind(w.scope, state); changed {
+		w.log.Info("cluster objects", "kind", w.kind.String(), "namespace", w.namespace, "installed", !state.absent, "read", state.synced)
+		w.decided(w.scope, unresolved)
 	}
 }
 
 // reportProblem stores a problem, and logs it when it differs from the last one.
 func (w *objectWatch) reportProblem(err error) {
-	if w.objects.setProblem(w.kind.Kind, err.Error()) {
-		w.log.Error(err, "cluster objects cannot be read", "kind", w.kind.String())
+	if w.objects.setProblem(w.scope, err.Error()) {
+		w.log.Error(err, "cluster objects cannot be read", "kind", w.kind.String(), "namespace", w.namespace)
+		if w.kind.perNamespace {
+			w.decided(w.scope, nil) // A right that is missing in one namespace must not delay the other clusters.
+		}
 	}
 }
 
 func (w *objectWatch) informer(mapping *meta.RESTMapping) cache.SharedIndexInformer {
-	if w.kind == gitopsGroupKind {
-		return dynamicinformer.NewFilteredDynamicInformer(w.dynamic, mapping.Resource, w.namespace, 0, cache.Indexers{}, nil).Informer()
+	only := func(o *metav1.ListOptions) { o.LabelSelector = w.kind.labels.String() }
+	if w.kind.content {
+		return dynamicinformer.NewFilteredDynamicInformer(w.dynamic, mapping.Resource, w.namespace, 0, cache.Indexers{}, only).Informer()
 	}
-	return metadatainformer.NewFilteredMetadataInformer(w.metadata, mapping.Resource, w.namespace, 0, cache.Indexers{}, nil).Informer()
+	return metadatainformer.NewFilteredMetadataInformer(w.metadata, mapping.Resource, w.namespace, 0, cache.Indexers{}, only).Informer()
 }
 
 func (w *objectWatch) handler(kind schema.GroupVersionKind) cache.ResourceEventHandler {
@@ -182,6 +179,7 @@ func reduceObject(o any) (any, error) {
 				_ = unstructured.SetNestedField(reduced.Object, name, "spec", field, "name")
 			}
 		}
+		reduceAccess(reduced, object)
 		if ready := readyCondition(object); ready != nil {
 			_ = unstructured.SetNestedSlice(reduced.Object, []any{ready}, "status", "conditions")
 		}
@@ -238,6 +236,7 @@ func objectOf(object metav1.Object, kind schema.GroupVersionKind) clusterObject 
 	}
 	read.SecretRef, _, _ = unstructured.NestedString(content.Object, "spec", "secretRef", "name")
 	read.CAPIRef, _, _ = unstructured.NestedString(content.Object, "spec", "capiClusterRef", "name")
+	read.Access = accessOf(content)
 	if ready := readyCondition(content); ready != nil && ready["status"] == string(metav1.ConditionFalse) {
 		read.Unready = true
 		read.Problem, _ = ready["message"].(string)

@@ -22,6 +22,9 @@ type Options struct {
 	Local *rest.Config
 	// Namespace restricts reads in the management cluster; empty for all namespaces.
 	Namespace string
+	// SecretNamespaces are those whose Secrets may name clusters, with pipelinesv1.ClusterSecretLabel. The hub needs list
+	// and watch on Secrets there, for metadata only.
+	SecretNamespaces []string
 	// LocalOnly connects only to the management cluster. The Manager then needs no right to
 	// Clusters, Secrets or ClusterConnections.
 	LocalOnly bool

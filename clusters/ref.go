@@ -42,7 +42,7 @@ func SelectionRef(kind, namespace string) Ref {
 func (r Ref) IsLocal() bool { return r == Ref{} }
 
 // ClusterName returns "Kind/namespace/name", or "" for the management cluster. The name has
-// the kind because a GitopsCluster and a Cluster may have the same namespace and name.
+// the kind because objects of several kinds may have the same namespace and name.
 func (r Ref) ClusterName() multicluster.ClusterName {
 	if r.IsLocal() {
 		return LocalName
@@ -68,10 +68,8 @@ func ParseClusterName(name multicluster.ClusterName) (Ref, error) {
 	if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
 		return Ref{}, fmt.Errorf("%w: %q is not Kind/namespace/name", ErrInvalid, name)
 	}
-	switch parts[0] {
-	case pipelinesv1.ClusterKindCluster, pipelinesv1.ClusterKindGitopsCluster:
-		return Ref{Kind: parts[0], Namespace: parts[1], Name: parts[2]}, nil
-	default:
-		return Ref{}, fmt.Errorf("%w: the kind of %q is neither Cluster nor GitopsCluster", ErrInvalid, name)
+	if !pipelinesv1.IsClusterKind(parts[0]) {
+		return Ref{}, fmt.Errorf("%w: the kind of %q is not %s", ErrInvalid, name, pipelinesv1.ClusterKindNames())
 	}
+	return Ref{Kind: parts[0], Namespace: parts[1], Name: parts[2]}, nil
 }

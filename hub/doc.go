@@ -31,8 +31,8 @@
 //   - internal/* are rules that several packages need, such as which Promotions belong to a
 //     Pipeline.
 //   - clusters keeps one connection to each workload cluster that is demanded. It reads
-//     Clusters, GitopsClusters and their kubeconfig Secrets, and does not trust the
-//     kubeconfigs. It knows no Pipeline.
+//     Clusters, GitopsClusters, Secrets that name clusters and their kubeconfigs, and does
+//     not trust the kubeconfigs. It knows no Pipeline.
 //   - watchers runs one informer for each (cluster, kind) that is demanded. watchers/apps
 //     reads the revision and the health of an application.
 //   - index holds who uses which application, and what was last observed. It is pure data.

@@ -83,6 +83,9 @@ type Options struct {
 	// NoCrossNamespaceRefs restricts a Pipeline to clusters of its own namespace, and to
 	// its own namespace in the management cluster.
 	NoCrossNamespaceRefs bool
+	// ClusterSecretNamespaces are those whose Secrets may name clusters, if they have pipelinesv1.ClusterSecretLabel; none
+	// if empty.
+	ClusterSecretNamespaces []string
 	// StallAfter is the age at which a promotion under way is stalled;
 	// promotion.DefaultStallAfter if 0.
 	StallAfter time.Duration

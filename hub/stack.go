@@ -46,17 +46,19 @@ type stackOptions struct {
 // when it returns, and the manager starts them later.
 func newStack(mgr manager.Manager, o Options, s stackOptions) (*stack, error) {
 	connect := clusters.Options{
-		Local:         mgr.GetConfig(),
-		Namespace:     o.Namespace,
-		LocalOnly:     s.managementOnly,
-		ReadOnly:      o.DryRun,
-		Dials:         o.ClusterDials,
-		AllowLoopback: o.AllowLoopback,
-		Proxy:         o.ClusterProxy,
-		Registerer:    o.Registerer,
-		Timings:       o.ClusterTimings,
-		Clock:         o.Clock,
-		Logger:        o.Logger.WithName("clusters"),
+		Local:     mgr.GetConfig(),
+		Namespace: o.Namespace,
+		LocalOnly: s.managementOnly,
+
+		SecretNamespaces: o.ClusterSecretNamespaces,
+		ReadOnly:         o.DryRun,
+		Dials:            o.ClusterDials,
+		AllowLoopback:    o.AllowLoopback,
+		Proxy:            o.ClusterProxy,
+		Registerer:       o.Registerer,
+		Timings:          o.ClusterTimings,
+		Clock:            o.Clock,
+		Logger:           o.Logger.WithName("clusters"),
 	}
 	if !s.managementOnly {
 		connect.Elected, connect.Recorder = mgr.Elected(), mgr.GetEventRecorder(reporter)

@@ -14,4 +14,5 @@ require (
 	github.com/weaveworks/cluster-controller v1.3.0
 	sigs.k8s.io/cluster-api v1.13.6
 	sigs.k8s.io/cluster-api-provider-aws/v2 v2.13.0
+	sigs.k8s.io/cluster-inventory-api v0.1.0
 )

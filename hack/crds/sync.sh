@@ -57,6 +57,7 @@ current() {
   copy kustomize-controller . github.com/fluxcd/kustomize-controller kustomize.toolkit.fluxcd.io kustomizations
   copy notification-controller . github.com/fluxcd/notification-controller notification.toolkit.fluxcd.io '*'
   copy source-controller . github.com/fluxcd/source-controller source.toolkit.fluxcd.io '*'
+  copy cluster-inventory-api . sigs.k8s.io/cluster-inventory-api multicluster.x-k8s.io clusterprofiles
   copy cluster-controller . github.com/weaveworks/cluster-controller gitops.weave.works gitopsclusters
   copy_file argo-cd . github.com/argoproj/argo-cd/v3 manifests/crds/application-crd.yaml
 }

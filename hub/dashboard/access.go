@@ -50,8 +50,6 @@ type right struct {
 
 var (
 	listClusters   = right{capstanv1.GroupVersion.Group, "clusterconnections", "list"}
-	listCAPI       = right{clusterv1.GroupVersion.Group, "clusters", "list"}
-	listGitops     = right{pipelinesv1.GitopsClusterGroup, "gitopsclusters", "list"}
 	listPipelines  = right{pipelinesv1.GroupVersion.Group, "pipelines", "list"}
 	listPromotions = right{capstanv1.GroupVersion.Group, "promotions", "list"}
 	listEvents     = right{"events.k8s.io", "events", "list"}
@@ -131,14 +129,6 @@ func (a *access) scope(ctx context.Context, user authenticationv1.UserInfo, f *v
 		return view.Scope{}, err
 	}
 	clusters := namespaces(len(f.Connections), func(i int) string { return f.Connections[i].Namespace })
-	capi, gitops := map[string]bool{}, map[string]bool{}
-	for _, o := range f.Objects {
-		if o.Cluster.Kind == pipelinesv1.ClusterKindGitopsCluster {
-			gitops[o.Cluster.Namespace] = true
-		} else {
-			capi[o.Cluster.Namespace] = true
-		}
-	}
 	pipelines := namespaces(len(f.Pipelines), func(i int) string { return f.Pipelines[i].Namespace })
 	promotions := namespaces(len(f.Promotions), func(i int) string { return f.Promotions[i].Namespace })
 	events := namespaces(len(f.Events), func(i int) string { return f.Events[i].Namespace })
@@ -146,14 +136,13 @@ func (a *access) scope(ctx context.Context, user authenticationv1.UserInfo, f *v
 	groups := namespaces(len(f.NodeGroups), func(i int) string { return f.NodeGroups[i].Namespace })
 	instances := namespaces(len(f.Instances), func(i int) string { return f.Instances[i].Namespace })
 	var scope view.Scope
-	for _, part := range []struct {
+	type part struct {
 		rights []right
 		among  map[string]bool
 		into   *view.Namespaces
-	}{
+	}
+	parts := []part{
 		{[]right{listClusters}, clusters, &scope.Clusters},
-		{[]right{listCAPI}, capi, &scope.CAPIClusters},
-		{[]right{listGitops}, gitops, &scope.GitopsClusters},
 		{[]right{listPipelines}, pipelines, &scope.Pipelines},
 		{[]right{listPromotions}, promotions, &scope.Promotions},
 		{[]right{listEvents}, events, &scope.Events},
@@ -166,7 +155,20 @@ func (a *access) scope(ctx context.Context, user authenticationv1.UserInfo, f *v
 		{[]right{override}, promotions, &scope.Override},
 		{[]right{patchPipelines}, pipelines, &scope.Suspend},
 		{[]right{requestPromotion}, pipelines, &scope.Request},
-	} {
+	}
+	objects := map[string]map[string]bool{} // kind → namespaces
+	for _, o := range f.Objects {
+		if objects[o.Cluster.Kind] == nil {
+			objects[o.Cluster.Kind] = map[string]bool{}
+		}
+		objects[o.Cluster.Kind][o.Cluster.Namespace] = true
+	}
+	ofKinds := map[string]*view.Namespaces{}
+	for _, k := range pipelinesv1.ClusterKinds() {
+		ofKinds[k.Kind] = &view.Namespaces{}
+		parts = append(parts, part{[]right{{k.Group, k.Resource, "list"}}, objects[k.Kind], ofKinds[k.Kind]})
+	}
+	for _, part := range parts {
 		*part.into = view.Namespaces{All: true}
 		for _, of := range part.rights {
 			allowed, err := a.namespaces(ctx, user, known, of, part.among)
@@ -175,6 +177,10 @@ func (a *access) scope(ctx context.Context, user authenticationv1.UserInfo, f *v
 			}
 			*part.into = part.into.And(allowed)
 		}
+	}
+	scope.Objects = map[string]view.Namespaces{}
+	for kind, seen := range ofKinds {
+		scope.Objects[kind] = *seen
 	}
 	windows := question{right: overrideWindows}
 	if err := a.ask(ctx, user, known, []question{windows}); err != nil {

@@ -38,7 +38,7 @@ var errNotReady = errors.New("it has not read its objects yet")
 type source struct {
 	cache cache.Cache
 	live  func() map[view.Cluster]view.Observed
-	// objects reads the Clusters and GitopsClusters; nil when they are not shown.
+	// objects reads the cluster objects; nil when they are not shown.
 	objects func() ([]clusters.Object, error)
 	leads   func() bool
 	clock   clock.WithTicker

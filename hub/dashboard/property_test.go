@@ -55,7 +55,7 @@ func (d draw) ref() *pipelinesv1.CrossNamespaceClusterReference {
 	if d.yes("local") {
 		return nil
 	}
-	return &pipelinesv1.CrossNamespaceClusterReference{Kind: d.of("kind", "Cluster", "GitopsCluster"), Namespace: d.of("namespace of the cluster", "", "a", "b"), Name: d.name()}
+	return &pipelinesv1.CrossNamespaceClusterReference{Kind: d.of("kind", "Cluster", "GitopsCluster", "Secret"), Namespace: d.of("namespace of the cluster", "", "a", "b"), Name: d.name()}
 }
 
 func (d draw) environment(p *pipelinesv1.Pipeline, name string, shared bool) {
@@ -151,7 +151,7 @@ func drawFacts(t *rapid.T) *view.Facts {
 	d := draw{t}
 	f := &view.Facts{Now: drawNow, Leads: d.yes("leads"), Observed: map[view.Cluster]view.Observed{}, Past: map[view.Cluster]view.Past{}, PastSince: drawNow.Add(-time.Hour)}
 	states := []string{"", "Connecting", "Ready", "Degraded", "Unreachable", "AuthFailed", "Unused", "Removed"}
-	for _, kind := range []string{"Cluster", "GitopsCluster"} {
+	for _, kind := range []string{"Cluster", "GitopsCluster", "Secret"} {
 		for _, namespace := range []string{"a", "b"} {
 			for _, name := range []string{"a", "b", "empty"} {
 				c := view.Cluster{Kind: kind, Namespace: namespace, Name: name}
@@ -236,7 +236,7 @@ func drawScope(t *rapid.T) view.Scope {
 		return view.Namespaces{All: true}
 	}
 	return view.Scope{
-		Clusters: in(), CAPIClusters: in(), GitopsClusters: in(), Pipelines: in(), Promotions: in(), Events: in(), Backends: in(), NodeGroups: in(), MachineSets: in(), Instances: in(),
+		Clusters: in(), Objects: map[string]view.Namespaces{"Cluster": in(), "GitopsCluster": in(), "Secret": in()}, Pipelines: in(), Promotions: in(), Events: in(), Backends: in(), NodeGroups: in(), MachineSets: in(), Instances: in(),
 		Approve: in(), Patch: in(), Override: in(), Suspend: in(), Request: in(),
 	}
 }

@@ -152,8 +152,8 @@ func state(c *capstanv1.ClusterConnection) string {
 // clusterName returns the name of the object to which the connection belongs.
 func clusterName(c *capstanv1.ClusterConnection) string {
 	name := c.Spec.ClusterRef.Namespace + "/" + c.Spec.ClusterRef.Name
-	if c.Spec.ClusterRef.Kind == pipelinesv1.ClusterKindGitopsCluster {
-		return "GitopsCluster " + name
+	if kind := c.Spec.ClusterRef.Kind; kind != pipelinesv1.ClusterKindCluster {
+		return strings.TrimSpace(kind + " " + name)
 	}
 	return name
 }

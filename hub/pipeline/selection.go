@@ -123,8 +123,8 @@ func (r *Reconciler) selector(p *pipelinesv1.Pipeline, t *pipelinesv1.Target) (l
 	switch {
 	case t.ClusterRef != nil:
 		return invalid("it has both clusterRef and clusters; remove one of them")
-	case kind != pipelinesv1.ClusterKindCluster && kind != pipelinesv1.ClusterKindGitopsCluster:
-		return invalid("clusters.kind %q is neither Cluster nor GitopsCluster", kind)
+	case !pipelinesv1.IsClusterKind(kind):
+		return invalid("clusters.kind %q is not %s", kind, pipelinesv1.ClusterKindNames())
 	case namespace != pipelinesv1.AllNamespaces && len(validation.IsDNS1123Label(namespace)) > 0:
 		return invalid("clusters.namespace %q is neither the name of a namespace nor %q", namespace, pipelinesv1.AllNamespaces)
 	case r.NoCrossNamespaceRefs && namespace != p.Namespace:

@@ -15,9 +15,14 @@ import (
 // deployed version, and was compared with the target version.
 func argoApplication(t *testing.T, to client.Client, name, deployed, target, health, sync, operation string) {
 	t.Helper()
+	argoApplicationIn(t, to, "shop", name, deployed, target, health, sync, operation)
+}
+
+func argoApplicationIn(t *testing.T, to client.Client, place, name, deployed, target, health, sync, operation string) {
+	t.Helper()
 	g := NewWithT(t)
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}}
-	u.SetNamespace("shop")
+	u.SetNamespace(place)
 	u.SetName(name)
 	err := to.Get(t.Context(), client.ObjectKeyFromObject(u), u)
 	source := map[string]any{"repoURL": "https://charts.example.org", "chart": "web", "targetRevision": target}

@@ -85,7 +85,7 @@ func serve(m *testing.M) (code int, err error) {
 	klog.SetLogger(logger())
 	ctrllog.SetLogger(logger())
 	management, err = controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs(
-		"capstan", "cluster-api", "cluster-controller", "helm-controller", "kustomize-controller", "argo-cd")})
+		"capstan", "cluster-api", "cluster-controller", "cluster-inventory-api", "helm-controller", "kustomize-controller", "argo-cd")})
 	if err != nil {
 		return 1, err
 	}
@@ -186,6 +186,7 @@ func logger() logr.Logger { return zap.New(zap.WriteTo(logs), zap.UseDevMode(tru
 func startReplica(o hub.Options) (func() error, error) {
 	o.Config = management.Config()
 	o.AllowLoopback = true
+	o.ClusterSecretNamespaces = []string{namespace}
 	o.AppKinds = append(apps.DefaultKinds(), apps.Application)
 	o.Registerer = prometheus.NewRegistry()
 	o.Logger = logger()

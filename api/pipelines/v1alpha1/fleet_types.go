@@ -19,7 +19,7 @@ const MaxShownTargets = 100
 // ClusterSelector selects clusters by their labels. A cluster that gets the labels joins the environment, and one that
 // loses them, or is deleted, leaves it.
 type ClusterSelector struct {
-	// Kind of the cluster objects: Cluster, the default, or GitopsCluster.
+	// Kind of the cluster objects: Cluster, the default, GitopsCluster, Secret or ClusterProfile.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Kind string `json:"kind,omitempty"`

@@ -1,5 +1,7 @@
 package v1alpha1
 
+import "slices"
+
 // LocalAppReference names an application in a namespace that is defined by the context.
 type LocalAppReference struct {
 	// APIVersion of the application. Only the group is used: Capstan finds the version
@@ -22,7 +24,55 @@ const (
 	ClusterKindGitopsCluster = "GitopsCluster"
 	// ClusterKindCluster is cluster.x-k8s.io Cluster.
 	ClusterKindCluster = "Cluster"
+	// ClusterKindClusterProfile is multicluster.x-k8s.io ClusterProfile, of the SIG Multicluster's cluster inventory API.
+	ClusterKindClusterProfile = "ClusterProfile"
+	// ClusterKindSecret is a Secret with a kubeconfig and ClusterSecretLabel.
+	ClusterKindSecret = "Secret"
 )
+
+// ClusterSecretLabel on a Secret, with the value "true", permits that the Secret names a cluster. A Secret without it
+// is not used, whatever it contains.
+const ClusterSecretLabel = "capstan.dev/cluster"
+
+// ClusterProfileSecretLabel on a Secret, with the value "true", permits that its token is sent to the cluster of the
+// ClusterProfile with the same namespace and name.
+const ClusterProfileSecretLabel = "capstan.dev/cluster-profile"
+
+// ClusterKind is a kind of objects that name clusters.
+// +kubebuilder:object:generate=false
+type ClusterKind struct{ Group, Kind, Resource string }
+
+// ClusterKinds returns every kind that a cluster reference may have, in the order of their names.
+func ClusterKinds() []ClusterKind {
+	return []ClusterKind{
+		{"cluster.x-k8s.io", ClusterKindCluster, "clusters"},
+		{"multicluster.x-k8s.io", ClusterKindClusterProfile, "clusterprofiles"},
+		{GitopsClusterGroup, ClusterKindGitopsCluster, "gitopsclusters"},
+		{"", ClusterKindSecret, "secrets"},
+	}
+}
+
+// IsClusterKind returns whether a cluster reference may have a kind.
+func IsClusterKind(kind string) bool {
+	return slices.ContainsFunc(ClusterKinds(), func(k ClusterKind) bool { return k.Kind == kind })
+}
+
+// ClusterKindNames returns the kinds that a cluster reference may have, as text: "A, B or C".
+func ClusterKindNames() string {
+	text := ""
+	kinds := ClusterKinds()
+	for i, k := range kinds {
+		switch i {
+		case 0:
+		case len(kinds) - 1:
+			text += " or "
+		default:
+			text += ", "
+		}
+		text += k.Kind
+	}
+	return text
+}
 
 // GitopsClusterGroup is the API group of GitopsCluster.
 const GitopsClusterGroup = "gitops.weave.works"
@@ -33,8 +83,8 @@ type CrossNamespaceClusterReference struct {
 	// +optional
 	APIVersion string `json:"apiVersion,omitempty"`
 
-	// Kind of the cluster object.
-	// +kubebuilder:validation:Enum=GitopsCluster;Cluster
+	// Kind of the cluster object. A Secret must have the label capstan.dev/cluster: "true".
+	// +kubebuilder:validation:Enum=GitopsCluster;Cluster;Secret;ClusterProfile
 	// +required
 	Kind string `json:"kind"`
 

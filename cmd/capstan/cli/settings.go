@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub"
 	"github.com/capstan-hub/capstan/hub/annotator"
 	"github.com/capstan-hub/capstan/hub/approval"
@@ -34,6 +35,9 @@ const (
 	// minLease is the shortest lease. A lease is renewed within two thirds of its
 	// duration, every two fifteenths: 5 s leaves a slow API server two tries of 1 s each.
 	minLease = 5 * time.Second
+
+	// clusterSecretNamespacesFlag names Options.ClusterSecretNamespaces.
+	clusterSecretNamespacesFlag = "cluster-secret-namespaces"
 
 	// runtimeNamespace is the environment variable with the namespace of the lease when
 	// the process is not in a pod, as in Flux's controllers.
@@ -158,6 +162,7 @@ func (s *settings) registerHub(f *pflag.FlagSet) {
 	f.StringVar(&o.EventsAddress, "events-addr", o.EventsAddress, "URL to which the hub posts Flux events, such as http://notification-controller.flux-system/; when empty, the hub creates only Kubernetes Events")
 	f.StringSliceVar(&s.appKinds, "app-kinds", s.appKinds, "kinds of applications that Pipelines may follow, as Kind.group, comma-separated; kinds of Kubernetes itself are refused")
 	f.BoolVar(&o.NoCrossNamespaceRefs, "no-cross-namespace-refs", o.NoCrossNamespaceRefs, "allow a Pipeline to reference only clusters of its own namespace and, in the management cluster itself, only its own namespace")
+	f.StringSliceVar(&o.ClusterSecretNamespaces, clusterSecretNamespacesFlag, nil, "namespaces whose Secrets may name clusters (clusterRef.kind Secret), comma-separated; such a Secret has a kubeconfig and the label "+pipelinesv1.ClusterSecretLabel+"=true; the hub needs config/rbac/cluster-secrets in each; none when not set")
 	f.DurationVar(&o.StallAfter, "stall-after", o.StallAfter, "how long a promotion may take before its condition Stalled becomes True, such as 30m or 2h")
 	f.DurationVar(&o.PullRequestDeadline, pullrequest.DeadlineFlag, o.PullRequestDeadline, "how long one attempt of a promotion by pull request may take, with its clone of the repository, such as 15m; raise it for a large repository behind a slow line; after a crash of the hub during an attempt, the next attempt waits until this time has passed; at least "+pullrequest.MinDeadline.String())
 	f.DurationVar(&o.PromotionRetention, "promotion-retention", o.PromotionRetention, "how long finished Promotions are kept, such as 720h (30 days); the newest Promotion into each environment, and the newest that succeeded, are always kept")
@@ -180,6 +185,11 @@ func (s *settings) options() (hub.Options, error) {
 	if o.Namespace != "" {
 		if problems := validation.IsDNS1123Label(o.Namespace); len(problems) > 0 {
 			refuse("namespace", "%q is not the name of a namespace: %s", o.Namespace, problems[0])
+		}
+	}
+	for _, namespace := range o.ClusterSecretNamespaces {
+		if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+			refuse(clusterSecretNamespacesFlag, "%q is not the name of a namespace: %s", namespace, problems[0])
 		}
 	}
 	if o.ManagementMaxObjects < 1 {

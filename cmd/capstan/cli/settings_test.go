@@ -131,6 +131,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		{"--cluster-proxy-credentials-file=/file", "--cluster-proxy: credentials are given, but no proxy"},
 		{"--git-proxy=http://proxy:3128 --no-proxy=http://a", `--no-proxy: "http://a" is not a host`},
 		{"--no-proxy=example.com", "--no-proxy: it has no effect without a proxy: set --git-proxy or --cluster-proxy, too"},
+		{"--cluster-secret-namespaces=fleet,Team_A", `--cluster-secret-namespaces: "Team_A" is not the name of a namespace`},
 		{"--app-kinds=", "--app-kinds: name at least one kind"},
 		{"--app-kinds=helmreleases.helm.toolkit.fluxcd.io", "is not Kind.group"},
 		{"--app-kinds=*.helm.toolkit.fluxcd.io", "is not Kind.group"},

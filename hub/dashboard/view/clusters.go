@@ -8,6 +8,7 @@ import (
 	"time"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
 
 const (
@@ -22,15 +23,12 @@ const perClusters = 100
 
 // Needs are the permissions that the pages require, as text for users.
 const (
-	NeedClusters = "list clusterconnections.capstan.dev"
-	// NeedCAPIClusters and NeedGitopsClusters show clusters without a ClusterConnection, too.
-	NeedCAPIClusters   = "list clusters.cluster.x-k8s.io"
-	NeedGitopsClusters = "list gitopsclusters.gitops.weave.works"
-	NeedPipelines      = "list pipelines.pipelines.weave.works"
-	NeedPromotions     = "list promotions.capstan.dev"
-	NeedEvents         = "list events.events.k8s.io"
-	NeedBackends       = "list eventingbackends.eventing.kyma-project.io"
-	NeedNodeGroups     = "list machinedeployments.cluster.x-k8s.io and machinepools.cluster.x-k8s.io"
+	NeedClusters   = "list clusterconnections.capstan.dev"
+	NeedPipelines  = "list pipelines.pipelines.weave.works"
+	NeedPromotions = "list promotions.capstan.dev"
+	NeedEvents     = "list events.events.k8s.io"
+	NeedBackends   = "list eventingbackends.eventing.kyma-project.io"
+	NeedNodeGroups = "list machinedeployments.cluster.x-k8s.io and machinepools.cluster.x-k8s.io"
 	// NeedMachineSets shows node groups that are MachineSets without a MachineDeployment, too.
 	NeedMachineSets = "list machinesets.cluster.x-k8s.io"
 	NeedInstances   = "list awsmachines.infrastructure.cluster.x-k8s.io and awsmachinepools.infrastructure.cluster.x-k8s.io"
@@ -114,7 +112,7 @@ func (f *fleet) sees(c Cluster) bool {
 	return exists && f.scope.SeesObject(c)
 }
 
-// clusters returns the clusters that the viewer may see: the management cluster, each Cluster and GitopsCluster, and each one that
+// clusters returns the clusters that the viewer may see: the management cluster, that of each cluster object, and each one that
 // has a ClusterConnection. A GitopsCluster that references a Cluster is a part of that one.
 func (f *fleet) clusters() []Cluster {
 	all := map[Cluster]bool{}
@@ -289,8 +287,11 @@ func Clusters(f *Facts, scope Scope, q Query) Page {
 
 // seen returns a set that is empty if the viewer may see no cluster by any permission.
 func (f *Facts) seen(scope Scope) Namespaces {
-	for _, n := range []Namespaces{scope.Clusters, scope.CAPIClusters, scope.GitopsClusters} {
-		if !n.Empty() {
+	if !scope.Clusters.Empty() {
+		return scope.Clusters
+	}
+	for _, k := range pipelinesv1.ClusterKinds() {
+		if n := scope.Objects[k.Kind]; !n.Empty() {
 			return n
 		}
 	}

@@ -64,7 +64,7 @@ type Facts struct {
 	Pipelines   []pipelinesv1.Pipeline
 	Promotions  []capstanv1.Promotion
 	Backends    []eventingv1.EventingBackend
-	// Objects are the Clusters and GitopsClusters of the management cluster, with or without a connection, sorted by
+	// Objects are the cluster objects of the management cluster, with or without a connection, sorted by
 	// Cluster.compare.
 	Objects []Object
 	// Events that the hub reported.
@@ -183,11 +183,12 @@ func (n Namespaces) key() string {
 	return strings.Join(n.Names, ",")
 }
 
-// Scope is what a viewer may see and do, by namespace. Clusters are the ClusterConnections, CAPIClusters the
-// Clusters of Cluster API, and GitopsClusters the objects of that kind. NodeGroups are the
+// Scope is what a viewer may see and do, by namespace. Clusters are the ClusterConnections. NodeGroups are the
 // MachineDeployments and MachinePools.
 type Scope struct {
-	Clusters, CAPIClusters, GitopsClusters, Pipelines, Promotions, Events, Backends, NodeGroups, MachineSets, Instances Namespaces
+	Clusters, Pipelines, Promotions, Events, Backends, NodeGroups, MachineSets, Instances Namespaces
+	// Objects are the cluster objects, by their kinds (pipelinesv1.ClusterKinds).
+	Objects map[string]Namespaces
 	// Approve, Patch and Override are the rights to approve and reject promotions, to start them again, and to
 	// override their gates. Suspend is the right to change Pipelines, and Request that to request promotions.
 	Approve, Patch, Override, Suspend, Request Namespaces
@@ -199,25 +200,27 @@ type Scope struct {
 
 // SeesObject reports whether the viewer may list the object of a cluster. The management cluster has none to hide.
 func (s Scope) SeesObject(c Cluster) bool {
-	switch c.Kind {
-	case pipelinesv1.ClusterKindCluster:
-		return s.CAPIClusters.Has(c.Namespace)
-	case pipelinesv1.ClusterKindGitopsCluster:
-		return s.GitopsClusters.Has(c.Namespace)
-	}
-	return c.Local()
+	return c.Local() || s.Objects[c.Kind].Has(c.Namespace)
 }
 
 // Everything returns the Scope of a viewer who may see all objects and change nothing.
 func Everything() Scope {
 	all := Namespaces{All: true}
-	return Scope{Clusters: all, CAPIClusters: all, GitopsClusters: all, Pipelines: all, Promotions: all, Events: all, Backends: all, NodeGroups: all, MachineSets: all, Instances: all, Nameless: true}
+	objects := map[string]Namespaces{}
+	for _, k := range pipelinesv1.ClusterKinds() {
+		objects[k.Kind] = all
+	}
+	return Scope{Clusters: all, Objects: objects, Pipelines: all, Promotions: all, Events: all, Backends: all, NodeGroups: all, MachineSets: all, Instances: all, Nameless: true}
 }
 
 // Key returns a text that is equal for equal Scopes, whose viewers see the same pages.
 func (s Scope) Key() string {
-	return strings.Join([]string{
-		s.Clusters.key(), s.CAPIClusters.key(), s.GitopsClusters.key(), s.Pipelines.key(), s.Promotions.key(), s.Events.key(), s.Backends.key(), s.NodeGroups.key(), s.MachineSets.key(), s.Instances.key(),
+	objects := ""
+	for _, k := range pipelinesv1.ClusterKinds() {
+		objects += s.Objects[k.Kind].key() + ";"
+	}
+	return objects + strings.Join([]string{
+		s.Clusters.key(), s.Pipelines.key(), s.Promotions.key(), s.Events.key(), s.Backends.key(), s.NodeGroups.key(), s.MachineSets.key(), s.Instances.key(),
 		s.Approve.key(), s.Patch.key(), s.Override.key(), s.Suspend.key(), s.Request.key(), strconv.FormatBool(s.OverrideWindows), strconv.FormatBool(s.Nameless),
 	}, ";")
 }

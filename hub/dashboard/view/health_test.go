@@ -126,7 +126,7 @@ func TestConnectionsAreTheirOwnRight(t *testing.T) {
 	heard(f, func(h *Observed) {
 		h.State, h.Reason, h.Message = capstanv1.ConnectionAuthFailed, "Unauthorized", "secret"
 	})
-	scope := Scope{CAPIClusters: Namespaces{Names: []string{"fleet"}}}
+	scope := Scope{Objects: map[string]Namespaces{"Cluster": {Names: []string{"fleet"}}}}
 	rows := f.fleet(scope).rows()
 	g.Expect(rows).To(HaveLen(1), "neither the management cluster, nor those of which only the connection exists")
 	for _, r := range rows {

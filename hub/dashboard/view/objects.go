@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Object is a Cluster or GitopsCluster of the management cluster.
+// Object is an object of the management cluster that names a cluster.
 type Object struct {
 	// Cluster is its own key.
 	Cluster Cluster

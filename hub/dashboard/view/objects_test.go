@@ -47,9 +47,9 @@ func TestSeesCluster(t *testing.T) {
 	}{
 		"nothing":                   {Scope{}, false, false},
 		"ClusterConnections":        {Scope{Clusters: fleetOnly}, true, false},
-		"Clusters":                  {Scope{CAPIClusters: fleetOnly}, true, false},
-		"GitopsClusters":            {Scope{GitopsClusters: fleetOnly}, false, true},
-		"in another namespace":      {Scope{Clusters: elsewhere, CAPIClusters: elsewhere, GitopsClusters: elsewhere}, false, false},
+		"Clusters":                  {Scope{Objects: map[string]Namespaces{"Cluster": fleetOnly}}, true, false},
+		"GitopsClusters":            {Scope{Objects: map[string]Namespaces{"GitopsCluster": fleetOnly}}, false, true},
+		"in another namespace":      {Scope{Clusters: elsewhere, Objects: map[string]Namespaces{"Cluster": elsewhere, "GitopsCluster": elsewhere}}, false, false},
 		"everything":                {Everything(), true, true},
 		"Pipelines and node groups": {Scope{Pipelines: Namespaces{All: true}, NodeGroups: Namespaces{All: true}}, false, false},
 	} {
@@ -66,7 +66,7 @@ func TestScopeKeys(t *testing.T) {
 	g := NewWithT(t)
 	keys := map[string]bool{Scope{}.Key(): true}
 	for _, s := range []Scope{
-		{Clusters: fleetOnly}, {CAPIClusters: fleetOnly}, {GitopsClusters: fleetOnly}, {Pipelines: fleetOnly}, {Promotions: fleetOnly},
+		{Clusters: fleetOnly}, {Objects: map[string]Namespaces{"Cluster": fleetOnly}}, {Objects: map[string]Namespaces{"GitopsCluster": fleetOnly}}, {Pipelines: fleetOnly}, {Promotions: fleetOnly},
 		{Events: fleetOnly}, {Backends: fleetOnly}, {NodeGroups: fleetOnly}, {MachineSets: fleetOnly}, {Instances: fleetOnly}, {Approve: fleetOnly},
 	} {
 		keys[s.Key()] = true
@@ -80,7 +80,7 @@ func TestGitopsClusterOfHiddenCluster(t *testing.T) {
 	alias := Cluster{Kind: "GitopsCluster", Namespace: "fleet", Name: "alias"}
 	f := facts()
 	f.Objects = []Object{{Cluster: cluster("prod")}, {Cluster: alias, Of: cluster("prod")}}
-	scope := Scope{GitopsClusters: fleetOnly, Pipelines: Namespaces{All: true}}
+	scope := Scope{Objects: map[string]Namespaces{"GitopsCluster": fleetOnly}, Pipelines: Namespaces{All: true}}
 	page := Clusters(f, scope, Query{})
 	g.Expect(names(page)).To(Equal([]string{"alias"}))
 	g.Expect(cardOf(page, "alias").Apps.Total).To(Equal(2))

@@ -71,7 +71,7 @@ func Overview(f *Facts, scope Scope, q Query) Page {
 	page.Blocks = append(page.Blocks, squares(rows, q.Group)...)
 	if len(rows) == 0 {
 		page.Blocks = append(page.Blocks, Filters{}.empty("map", "empty-item", 0, f.seen(scope), NeedClusters,
-			"No cluster exists yet: create a Cluster of Cluster API or a GitopsCluster, or reference one in a Pipeline."))
+			"No cluster exists yet: create a Cluster of Cluster API, a GitopsCluster or a labelled Secret, or reference one in a Pipeline."))
 	}
 	page.Blocks = append(page.Blocks, of.feed(rows)...)
 	page.Blocks = append(page.Blocks, f.deliveryBlock(scope, "delivery", "delivery", DeliveryOf{}))

@@ -76,11 +76,11 @@ func tenants(names ...string) *Facts {
 func scopesOf(namespace string) map[string]Scope {
 	in := Namespaces{Names: []string{namespace}}
 	all := Scope{
-		Clusters: in, CAPIClusters: in, GitopsClusters: in, Pipelines: in, Promotions: in, Events: in, Backends: in, NodeGroups: in, MachineSets: in, Instances: in,
+		Clusters: in, Objects: map[string]Namespaces{"Cluster": in, "GitopsCluster": in}, Pipelines: in, Promotions: in, Events: in, Backends: in, NodeGroups: in, MachineSets: in, Instances: in,
 		Approve: in, Patch: in, Override: in, Suspend: in, Request: in,
 	}
 	return map[string]Scope{
-		"everything of a namespace": all, "nothing": {}, "connections": {Clusters: in}, "Clusters": {CAPIClusters: in}, "GitopsClusters": {GitopsClusters: in},
+		"everything of a namespace": all, "nothing": {}, "connections": {Clusters: in}, "Clusters": {Objects: map[string]Namespaces{"Cluster": in}}, "GitopsClusters": {Objects: map[string]Namespaces{"GitopsCluster": in}},
 		"Pipelines": {Pipelines: in}, "promotions": {Promotions: in}, "Events": {Events: in}, "backends": {Backends: in}, "node groups": {NodeGroups: in},
 		"MachineSets": {MachineSets: in}, "machines": {Instances: in}, "Pipelines and clusters": {Pipelines: in, Clusters: in},
 	}

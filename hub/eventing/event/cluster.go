@@ -11,7 +11,7 @@ import (
 
 // Cluster is the data of events of clusters.
 type Cluster struct {
-	Kind              string     `json:"kind" jsonschema:"kind of the object that the credentials belong to: Cluster or GitopsCluster"`
+	Kind              string     `json:"kind" jsonschema:"kind of the object that the credentials belong to: Cluster, GitopsCluster, Secret or ClusterProfile"`
 	Namespace         string     `json:"namespace" jsonschema:"namespace of that object"`
 	Name              string     `json:"name" jsonschema:"name of that object"`
 	State             string     `json:"state,omitempty" jsonschema:"state of the connection"`
