@@ -33,7 +33,7 @@ func (w *world) startHub() {
 	p, err := process.Start(process.Options{
 		Path: os.Args[0],
 		Args: []string{
-			"--kubeconfig=" + w.file("hub.kubeconfig", kubeconfig), "--metrics-bind-address=0", "--promotion-hook-bind-address=0", "--dashboard-bind-address=0",
+			"hub", "--kubeconfig=" + w.file("hub.kubeconfig", kubeconfig), "--metrics-bind-address=0", "--promotion-hook-bind-address=0", "--dashboard-bind-address=0",
 			"--health-addr=" + health, "--allow-loopback-clusters", "--allow-loopback-git", "--pull-request-deadline=1m", "--log-level=debug", "--log-encoding=console",
 		},
 		Env: []string{asCapstan + "=1", "TMPDIR=" + temporary},

@@ -238,14 +238,19 @@ func TestExitCodes(t *testing.T) {
 	}{
 		{"version command", []string{"version"}, 0, "capstan ", ""},
 		{"version flag", []string{"--version"}, 0, "capstan ", ""},
-		{"help", []string{"--help"}, 0, "--leader-elect-lease-duration", ""},
-		{"unknown flag", []string{"--leader-election"}, 1, "", "see capstan --help"},
+		{"without a command", nil, 0, "Available Commands:", ""},
+		{"help", []string{"--help"}, 0, "Run the hub", ""},
+		{"help of the hub", []string{"hub", "--help"}, 0, "--leader-elect-lease-duration", ""},
+		{"flag of the hub without its command", []string{"--leader-elect", "--namespace=apps"}, 1, "", "--leader-elect is a flag of the command hub: the hub is started by `capstan hub --leader-elect`"},
+		{"unknown flag", []string{"--leader-election"}, 1, "", "unknown flag: --leader-election (see capstan --help)"},
+		{"unknown flag of the hub", []string{"hub", "--leader-election"}, 1, "", "unknown flag: --leader-election"},
+		{"argument of the hub", []string{"hub", "run"}, 1, "", `unknown command "run" for "capstan hub"`},
 		{"explain without a name", []string{"explain", "pipeline"}, 1, "", "accepts 1 arg"},
 		{"explain what is no name", []string{"explain", "pipeline", "shop"}, 1, "", `"shop" is neither NAMESPACE/NAME, such as apps/shop, nor NAME with --namespace`},
 		{"explain in two namespaces", []string{"explain", "pipeline", "apps/shop", "-n", "web"}, 1, "", `"apps/shop" is in namespace apps, and --namespace is web: omit one of the two`},
 		{"explain without credentials", []string{"explain", "pipeline", "apps/shop"}, 1, "", "no credentials of a management cluster"},
 		{"explain shows its help", []string{"explain"}, 0, "Explain a Pipeline", ""},
-		{"bad value", []string{"--stall-after=soon"}, 1, "", "stall-after"},
+		{"bad value", []string{"hub", "--stall-after=soon"}, 1, "", "stall-after"},
 		{"argument", []string{"run"}, 1, "", "unknown command"},
 		{"misspelt command", []string{"expain"}, 1, "", `unknown command "expain" for "capstan": did you mean explain?`},
 		{"misspelt subcommand", []string{"explain", "pipline"}, 1, "", `unknown command "pipline" for "capstan explain": did you mean pipeline?`},
@@ -253,8 +258,8 @@ func TestExitCodes(t *testing.T) {
 		{"unknown command with a flag of another", []string{"sing", "--output=curl"}, 1, "", `unknown command "sing" for "capstan"`},
 		{"unknown subcommand with a flag", []string{"explain", "pipelines", "apps/shop", "--kubeconfig=/does/not/exist"}, 1, "", `unknown command "pipelines" for "capstan explain": did you mean pipeline?`},
 		{"unknown flag of a group", []string{"explain", "--kubeconfig=/does/not/exist"}, 1, "", "unknown flag: --kubeconfig"},
-		{"no credentials", nil, 1, "", "no credentials of a management cluster"},
-		{"no such file", []string{"--kubeconfig=/does/not/exist"}, 1, "", "/does/not/exist"},
+		{"no credentials", []string{"hub"}, 1, "", "no credentials of a management cluster"},
+		{"no such file", []string{"hub", "--kubeconfig=/does/not/exist"}, 1, "", "/does/not/exist"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
