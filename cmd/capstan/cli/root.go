@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,8 +18,35 @@ import (
 	"github.com/capstan-hub/capstan/hub/awsconfig"
 )
 
+// conditionMet is the exit code of a command that worked, and whose condition (--fail-on) is met.
+const conditionMet = 2
+
 // hubCommand is the name of the command that runs the hub.
 const hubCommand = "hub"
+
+// Names under which kubectl finds its plugins: `kubectl capstan` runs the first, and the shell's completion of
+// it the second.
+const (
+	pluginName     = "kubectl-capstan"
+	completionName = "kubectl_complete-capstan"
+)
+
+// Program runs the command of a process with its arguments, the first of which is the name by which it was
+// started, and returns the exit code. The names of a kubectl plugin make it one.
+func Program(ctx context.Context, argv []string, out, errOut io.Writer) int {
+	root, args := newRoot(), []string{}
+	if len(argv) > 0 {
+		args = argv[1:]
+		switch strings.TrimSuffix(filepath.Base(argv[0]), ".exe") {
+		case completionName:
+			args = append([]string{cobra.ShellCompRequestCmd}, args...)
+			fallthrough
+		case pluginName:
+			root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl capstan"}
+		}
+	}
+	return execute(ctx, root, args, out, errOut)
+}
 
 // Main runs the capstan command that the arguments name and returns the exit code.
 func Main(ctx context.Context, args []string, out, errOut io.Writer) int {
@@ -36,16 +64,20 @@ func execute(ctx context.Context, root *cobra.Command, args []string, out, errOu
 			return unknown(c, name)
 		}
 		if flag := hubFlag(c, err); flag != "" {
-			return fmt.Errorf("--%s is a flag of the command hub: the hub is started by `%s hub --%s`", flag, c.Name(), flag)
+			return fmt.Errorf("--%s is a flag of the command hub: the hub is started by `%s hub --%s`", flag, c.DisplayName(), flag)
 		}
-		return fmt.Errorf("%w (see %s --help)", err, c.Root().Name())
+		return fmt.Errorf("%w (see %s --help)", err, c.Root().DisplayName())
 	})
-	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	root.SetVersionTemplate("{{.DisplayName}} {{.Version}}\n")
 	root.SetArgs(append([]string{}, args...)) // When the arguments are nil, cobra reads os.Args.
 	root.SetOut(out)
 	root.SetErr(errOut)
 	if err := root.ExecuteContext(ctx); err != nil {
 		_, _ = fmt.Fprintf(errOut, "Error: %v\n", err)
+		var coded interface{ ExitCode() int }
+		if errors.As(err, &coded) {
+			return coded.ExitCode()
+		}
 		return 1
 	}
 	return 0
@@ -111,6 +143,7 @@ workload cluster. The command hub runs it; the other commands show and change wh
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.AddCommand(newHub(), newStatus(), newExplain(), newAnnotator("capstan annotator"), newSign(), newAWSEventing(), newVersion())
+	root.AddCommand(actionCommands()...)
 	return root
 }
 
