@@ -41,7 +41,7 @@ func (w *world) startHub(flags ...string) {
 	p, err := process.Start(process.Options{
 		Path: os.Args[0],
 		Args: append([]string{
-			"--kubeconfig=" + w.file("hub.kubeconfig", kubeconfig), "--metrics-bind-address=0", "--promotion-hook-bind-address=0", "--dashboard-bind-address=0",
+			"hub", "--kubeconfig=" + w.file("hub.kubeconfig", kubeconfig), "--metrics-bind-address=0", "--promotion-hook-bind-address=0", "--dashboard-bind-address=0",
 			"--health-addr=" + health, "--pull-request-deadline=1m", "--log-level=debug", "--log-encoding=console",
 		}, flags...),
 		Env: []string{asCapstan + "=1", "TMPDIR=" + temporary},
