@@ -69,9 +69,10 @@ func Event(t testing.TB, p *capstanv1.Promotion, kind event.Kind) ce.Event {
 // Webhook is an HTTPS server that keeps the bodies it received.
 type Webhook struct {
 	*httptest.Server
+	answer http.HandlerFunc
+	// mu guards bodies.
 	mu     sync.Mutex
 	bodies []string
-	answer http.HandlerFunc
 }
 
 // Serve starts a Webhook that ends with the test.
