@@ -32,7 +32,8 @@ func TestActionsAreComplete(t *testing.T) {
 func TestPolicyDenial(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	why, is := PolicyDenial(errors.New(`admission "x" with binding "x" denied request: you cannot approve in the name of another user.`))
+	const denied = `admission "x" with binding "x" denied request: you cannot approve in the name of another user.`
+	why, is := PolicyDenial(errors.New(denied))
 	g.Expect(is).To(BeTrue())
 	g.Expect(why).To(Equal("you cannot approve in the name of another user"))
 	_, is = PolicyDenial(errors.New(`promotions.capstan.dev "p" is forbidden: User "eve" cannot patch resource`))

@@ -212,7 +212,7 @@ func (c *cluster) act(ctx context.Context, a *useraction.Action, key types.Names
 		return nil
 	})
 	if err != nil {
-		return c.notWritten(a, o, key, err)
+		return c.notWritten(a, key, err)
 	}
 	if given.output != "" {
 		return printObject(out, written, given.output)
@@ -350,7 +350,7 @@ func refusal(a *useraction.Action, key types.NamespacedName, r *useraction.Refus
 }
 
 // notWritten explains why an action was not written.
-func (c *cluster) notWritten(a *useraction.Action, o *useraction.Order, key types.NamespacedName, err error) error {
+func (c *cluster) notWritten(a *useraction.Action, key types.NamespacedName, err error) error {
 	var requested useraction.RequestedError
 	if errors.As(err, &requested) {
 		return fmt.Errorf("cannot %s Pipeline %s: %s", a.Name, key, requested.Text())

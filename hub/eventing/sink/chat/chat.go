@@ -119,7 +119,7 @@ func (s *Sink) Publish(ctx context.Context, e ce.Event) error {
 	if err != nil {
 		return err
 	}
-	answer, text, err := wire.SendAndRead(s.endpoint.Client, request, maxAnswer)
+	answer, text, err := wire.SendAndRead(s.endpoint.Client, request, maxAnswer) //nolint:bodyclose // It is closed.
 	if err != nil {
 		return err
 	}

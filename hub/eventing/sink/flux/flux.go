@@ -75,7 +75,7 @@ func (s *Sink) Publish(ctx context.Context, e ce.Event) error {
 	if err != nil {
 		return err
 	}
-	answer, err := wire.Send(s.endpoint.Client, request)
+	answer, err := wire.Send(s.endpoint.Client, request) //nolint:bodyclose // It is closed.
 	switch {
 	case err != nil:
 		return err
@@ -138,7 +138,7 @@ func severity(s event.Severity) string {
 
 // reasons of the Flux events whose kind is not the reason in CamelCase, and those that are the
 // name of a phase or a term of docs/promotion-life.md.
-var reasons = map[event.Kind]string{
+var reasons = map[event.Kind]string{ //nolint:exhaustive // The others have the word of their kind.
 	event.PromotionDetected:   "PromotionCreated",
 	event.PromotionRolledBack: "RollbackCreated",
 	event.PromotionBlocked:    "GatesClosed",

@@ -20,7 +20,7 @@ const maxDrain = 64 << 10
 // Do sends a request and returns the headers of a 2xx answer. The error is a CallError or a
 // StatusError.
 func Do(client *http.Client, request *http.Request, now clock.PassiveClock) (http.Header, error) {
-	answer, err := Send(client, request)
+	answer, err := Send(client, request) //nolint:bodyclose // It is closed.
 	if err != nil {
 		return nil, err
 	}

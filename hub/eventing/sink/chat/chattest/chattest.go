@@ -163,6 +163,6 @@ func Open(t testing.TB, service chat.Service, c schema.Config, secret map[string
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close(context.Background()) })
+	t.Cleanup(func() { _ = s.Close(context.WithoutCancel(t.Context())) })
 	return s
 }
