@@ -133,7 +133,7 @@ test-times: controlplane crds crds-old gitea helm-controller notification-contro
 	hack/slowest.sh $(BIN)/test.json; exit $$status
 
 .PHONY: e2e
-e2e: controlplane crds crds-old gitea helm-controller notification-controller helm ## Promote from dev to prod by pull requests, with real Flux and Gitea, while the hub is killed and restarted; run the demo's story with the chart's rights
+e2e: controlplane crds crds-old gitea helm-controller kustomize-controller source-controller notification-controller helm ## Promote from dev to prod by pull requests, with real Flux and Gitea, while the hub is killed and restarted; run the demo's story with the chart's rights
 	@CAPSTAN_E2E=1 $(TEST) -count=1 -v -timeout $(TEST_TIMEOUT) -p 1 ./test/e2e ./test/install $(FLAGS)
 
 .PHONY: goaws
@@ -141,7 +141,7 @@ goaws: ## Compare the simulated SQS and its readers with goaws (a separate modul
 	@cd test/goaws && $(GO) test -count=1 ./...
 
 .PHONY: release-test
-release-test: helm ## Build the image twice and a release for one platform, and read them as containerd, Docker and Helm do (a separate module)
+release-test: helm ## Build the image twice and a release for one platform, read them as containerd, Docker and Helm do, and promote with the hub of the image (a separate module)
 	@cd hack/release && $(GO) test -vet=off -count=1 -timeout $(TEST_TIMEOUT) ./...
 
 .PHONY: browser
@@ -161,7 +161,7 @@ fmt: $(BIN)/golangci-lint ## Format the code as lint requires
 	@$(BIN)/golangci-lint fmt $(filter-out $(API),$(PKG))
 
 .PHONY: generate
-generate: $(BIN)/controller-gen controlplane crds helm ## Generate deep copies, CRDs (with the chart's copies) and documents
+generate: $(BIN)/controller-gen controlplane crds crds-old helm ## Generate deep copies, CRDs (with the chart's copies) and documents
 	@$(BIN)/controller-gen object paths=./api/...
 	@$(BIN)/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
 	@rm -f config/chart/files/crds/*.yaml
@@ -175,7 +175,7 @@ bench: controlplane crds crds-old ## Measure the budgets and run all benchmarks,
 	@$(GO) test -run '^$$' -bench . -benchmem -p 1 -timeout $(SOAK_TIMEOUT) $(PKG) $(FLAGS) | { grep -vE 'no test files|^PASS$$' || true; }
 
 .PHONY: soak
-soak: controlplane crds crds-old gitea helm-controller notification-controller helm ## Run property tests and tests with a full count, with many repetitions: hours
+soak: controlplane crds crds-old gitea helm-controller kustomize-controller source-controller notification-controller helm ## Run property tests and tests with a full count, with many repetitions: hours
 	@CGO_ENABLED=$(if $(RACE),1,0) hack/soak.sh $(SOAK_CHECKS) $(PKG) -- $(RACE) -timeout $(SOAK_TIMEOUT) $(FLAGS)
 
 .PHONY: clean
@@ -203,6 +203,14 @@ gitea: ## Use the Gitea that CAPSTAN_GITEA names, a Git provider, or build it on
 .PHONY: helm-controller
 helm-controller: ## Build Flux's helm-controller once (minutes)
 	@hack/tool.sh flux github.com/fluxcd/helm-controller
+
+.PHONY: kustomize-controller
+kustomize-controller: ## Build Flux's kustomize-controller, which the end-to-end tests of Kustomizations run, once (minutes)
+	@hack/tool.sh kustomize github.com/fluxcd/kustomize-controller
+
+.PHONY: source-controller
+source-controller: ## Build Flux's source-controller, which the end-to-end tests of Kustomizations run, once (minutes)
+	@hack/tool.sh source github.com/fluxcd/source-controller
 
 .PHONY: notification-controller
 notification-controller: ## Build Flux's notification-controller, which the tests of Flux Alerts run, once (minutes)

@@ -31,7 +31,7 @@ func TestSampleBackendsAreValid(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		documents = append(documents, strings.Split(string(text), "\n---\n")...)
 	}
-	g.Expect(documents).To(HaveLen(3))
+	g.Expect(documents).To(HaveLen(4))
 	for _, document := range documents {
 		var b eventingv1.EventingBackend
 		g.Expect(yaml.UnmarshalStrict([]byte(document), &b)).To(Succeed())

@@ -138,7 +138,7 @@ func TestEventingInTheHub(t *testing.T) {
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(string(body)).To(MatchJSON(`["nats","beb","sqs","http","flux"]`))
+	g.Expect(string(body)).To(MatchJSON(`["nats","beb","sqs","http","flux","slack","msteams"]`))
 
 	names := map[string]bool{}
 	families, err := registry.Gather()

@@ -11,5 +11,5 @@ import (
 )
 
 func main() {
-	os.Exit(cli.Main(ctrl.SetupSignalHandler(), os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(cli.Program(ctrl.SetupSignalHandler(), os.Args, os.Stdout, os.Stderr))
 }

@@ -32,7 +32,7 @@ func (r *release) krew(archives map[platform]string) error {
 			"version":          r.version,
 			"homepage":         projectURL,
 			"shortDescription": "Shows and explains promotions across clusters",
-			"description":      "Shows the state of Capstan's Pipelines, Promotions and connections to clusters\nin a Cluster API management cluster, and explains what each one waits for.\n",
+			"description":      "Shows the state of Capstan's Pipelines, Promotions and connections to clusters\nin a Cluster API management cluster, and explains what each one waits for.\nApproves, rejects, retries, suspends, resumes, requests and rolls back promotions.\n",
 			"platforms":        platforms,
 		},
 	})

@@ -96,6 +96,7 @@ func readRelease(t *testing.T, dist, reference string) {
 	t.Run("registry", func(t *testing.T) { registryHas(t, dist, artifacts) })
 	t.Run("helm", func(t *testing.T) { helmPulls(t, chart, reference) })
 	t.Run("cli", func(t *testing.T) { cliInstalls(t, dist) })
+	t.Run("promotion", func(t *testing.T) { hubPromotes(t, dist) })
 	t.Run("bill", func(t *testing.T) {
 		g := NewWithT(t)
 		var bom cdx.BOM
@@ -237,6 +238,16 @@ func execute(t *testing.T, root, program string) (string, error) {
 	}
 	output, err := command.CombinedOutput()
 	return string(output), err
+}
+
+// hubPromotes runs the end-to-end test that promotes with the hub of the image.
+func hubPromotes(t *testing.T, dist string) {
+	g := NewWithT(t)
+	command := exec.CommandContext(t.Context(), "make", "-C", "../..", "e2e", "FLAGS=-run TestTheImage")
+	command.Env = append(os.Environ(), "CAPSTAN_RELEASE="+dist)
+	output, err := command.CombinedOutput()
+	g.Expect(err).NotTo(HaveOccurred(), string(output))
+	g.Expect(string(output)).To(ContainSubstring("--- PASS: TestTheImage"))
 }
 
 // registryHas pushes a release and reads it with another library than the one that pushed it.

@@ -16,7 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/capstan-hub/capstan/hub/dashboard/view"
+	"github.com/capstan-hub/capstan/hub/useraction"
 )
 
 // shownKinds are the kinds that pages show, each with the permission to list it. For each kind, a tenant has an object or a text
@@ -102,8 +102,8 @@ func (n *tenant) pagesOf(kind pageKind) (all []string) {
 			of = []string{n.name("pipeline-1"), n.name("pipeline-3"), n.name("broken-1"), n.name("gated-1")}
 		}
 		for _, name := range of {
-			for _, action := range view.ActionNames() {
-				address := "/" + kind.name + "/" + n.namespace + "/" + name + "/" + action
+			for _, action := range useraction.All() {
+				address := "/" + kind.name + "/" + n.namespace + "/" + name + "/" + action.Name
 				if kind.parts == 3 {
 					all = append(all, address)
 					continue

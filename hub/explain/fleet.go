@@ -31,6 +31,8 @@ type Fleet struct {
 	Unread []string
 	// ClustersUnread is set if some clusters could not be read: if none is known, there may be some.
 	ClustersUnread bool
+	// BackendsUnread is set if the EventingBackends could not be read.
+	BackendsUnread bool
 	Now            time.Time
 }
 

@@ -60,6 +60,8 @@ type PipelinesSummary struct {
 	// Invalid is the number of Pipelines whose spec is invalid or is not served in full.
 	Invalid int     `json:"invalid"`
 	Causes  []Cause `json:"causes"`
+	// Environments are those of all Pipelines, by namespace and Pipeline, in the order of the spec.
+	Environments []Row `json:"environments"`
 }
 
 // BackendsSummary counts EventingBackends.
@@ -98,6 +100,7 @@ func (f *Fleet) summary(reports []Report) Summary {
 	s := Summary{Namespace: f.Namespace, NotShown: f.Unread, now: f.Now, counts: f.counts(f.sorted())}
 	s.Clusters = f.clustersSummary()
 	s.Pipelines = pipelinesSummary(reports)
+	s.Pipelines.Environments = rowsOf(reports)
 	for i := range f.Pipelines {
 		if dry := f.Pipelines[i].Status.DryRun; dry != nil {
 			s.Pipelines.DryRun++

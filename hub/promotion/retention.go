@@ -245,24 +245,36 @@ func (r *Reconciler) outdated(all []capstanv1.Promotion, uid types.UID) []*capst
 		environment string
 	}
 	of := map[series][]*capstanv1.Promotion{}
-	replaced := map[string]bool{} // environments into which the existing Pipeline brought a revision
 	for i := range all {
 		p := &all[i]
 		s := series{p.Spec.Pipeline.UID, p.Spec.Environment}
 		of[s] = append(of[s], p)
-		if s.uid == uid && decision.EntryOf(p).Brought() {
-			replaced[s.environment] = true
+	}
+	replaced := map[string]bool{} // environments into which the existing Pipeline brought a revision
+	for s, list := range of {
+		slices.SortFunc(list, func(a, b *capstanv1.Promotion) int { return cmp.Compare(b.Spec.Number, a.Spec.Number) })
+		if s.uid == uid {
+			replaced[s.environment] = slices.ContainsFunc(entriesOf(list), decision.Entry.Brought)
 		}
 	}
 	var outdated []*capstanv1.Promotion
 	for s, list := range of {
-		slices.SortFunc(list, func(a, b *capstanv1.Promotion) int { return cmp.Compare(b.Spec.Number, a.Spec.Number) })
 		// The promotions of a former Pipeline of the same name show how the environment got
 		// its revision, until one of the existing Pipeline does.
 		needed := uid != "" && (s.uid == uid || !replaced[s.environment])
 		outdated = append(outdated, r.outdatedIn(list, needed)...)
 	}
 	return outdated
+}
+
+// entriesOf returns what the decisions read of promotions into one environment, the newest first.
+func entriesOf(list []*capstanv1.Promotion) []decision.Entry {
+	entries := make([]decision.Entry, len(list))
+	for i, p := range list {
+		entries[i] = decision.EntryOf(p)
+	}
+	decision.MarkNothingNewer(entries)
+	return entries
 }
 
 // outdatedIn returns the promotions to delete, of those of one Pipeline into one environment
@@ -275,6 +287,7 @@ func (r *Reconciler) outdatedIn(list []*capstanv1.Promotion, needed bool) []*cap
 	finished, brought, holds := 0, false, false
 	var sequence int64 // of the newer promotions
 	var succeeded []string
+	entries := entriesOf(list)
 	for i, p := range list {
 		if i > 0 {
 			sequence = max(sequence, list[i-1].Spec.Source.Sequence)
@@ -283,7 +296,7 @@ func (r *Reconciler) outdatedIn(list []*capstanv1.Promotion, needed bool) []*cap
 			continue
 		}
 		finished++
-		entry := decision.EntryOf(p)
+		entry := entries[i]
 		newestBrought := !brought && entry.Brought()
 		brought = brought || newestBrought
 		other := p.Status.Phase == capstanv1.PhaseSucceeded && len(succeeded) < keptSucceeded &&

@@ -50,6 +50,9 @@ type Options struct {
 	EtcdData string
 	// OIDC makes the API server accept the ID tokens of an OpenID Connect provider; nil for none.
 	OIDC *OIDC
+	// Names are host names that the API server has a certificate for, beside its own address: those
+	// under which a proxy connects to it. The kubeconfigs have the certificate's authority.
+	Names []string
 }
 
 // OIDC is what an API server knows of an OpenID Connect provider.
@@ -76,6 +79,8 @@ func (o OIDC) configure(arguments *envtest.Arguments) {
 type ControlPlane struct {
 	env    *envtest.Environment
 	config *rest.Config
+	// namesDir has the certificate of Options.Names; empty without names.
+	namesDir string
 
 	// users guards env.AddUser, which counts certificates without a lock.
 	users sync.Mutex
@@ -112,15 +117,31 @@ func Start(o Options) (*ControlPlane, error) {
 	if o.OIDC != nil {
 		o.OIDC.configure(env.ControlPlane.GetAPIServer().Configure())
 	}
+	c := &ControlPlane{env: env}
+	var authority []byte
+	if len(o.Names) > 0 {
+		var err error
+		if c.namesDir, authority, err = certify(env.ControlPlane.GetAPIServer().Configure(), o.Names); err != nil {
+			return nil, err
+		}
+	}
 	config, err := env.Start()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("starting a control plane: %w", err), env.Stop())
+		return nil, errors.Join(fmt.Errorf("starting a control plane: %w", err), c.Stop())
 	}
-	return &ControlPlane{env: env, config: config}, nil
+	config.CAData = append(config.CAData, authority...)
+	c.config = config
+	return c, nil
 }
 
 // Stop ends the processes.
-func (c *ControlPlane) Stop() error { return c.env.Stop() }
+func (c *ControlPlane) Stop() error {
+	err := c.env.Stop()
+	if c.namesDir != "" {
+		err = errors.Join(err, os.RemoveAll(c.namesDir))
+	}
+	return err
+}
 
 // Config returns the rest.Config of an administrator (system:masters).
 func (c *ControlPlane) Config() *rest.Config { return rest.CopyConfig(c.config) }

@@ -6,6 +6,9 @@
 // simulates the controller for every HelmRelease of a cluster whose spec changed. Use only
 // one of the two on one HelmRelease, because there is only one real controller.
 //
+// The real controllers are processes: StartHelmController, StartKustomizeController,
+// StartSourceController and StartNotificationController run the programs that make builds into bin/.
+//
 // Each step is one patch of the status, as in the real controller, so that a watcher
 // observes the same states: the new generation with the old status, Ready Unknown during
 // the Helm action, the new snapshot before observedGeneration, a failed snapshot on top of

@@ -54,6 +54,22 @@ func (r *Repository) Branches(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
+// Head returns the newest commit of a branch.
+func (r *Repository) Head(ctx context.Context, branch string) (string, error) {
+	c, err := r.client(ctx)
+	if err != nil {
+		return "", err
+	}
+	found, _, err := c.GetRepoBranch(r.Owner, r.Name, branch)
+	if err != nil {
+		return "", fmt.Errorf("reading branch %s of %s/%s: %w", branch, r.Owner, r.Name, err)
+	}
+	if found.Commit == nil {
+		return "", fmt.Errorf("branch %s of %s/%s has no commit", branch, r.Owner, r.Name)
+	}
+	return found.Commit.ID, nil
+}
+
 // Deletions returns how many deletions of a branch Gitea has handled. It does so up to 2 s after the deletion, and closes all
 // open pull requests of the branch then, also those that were opened since from a new branch of the same name.
 func (r *Repository) Deletions(ctx context.Context, branch string) (int, error) {

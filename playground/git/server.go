@@ -59,8 +59,9 @@ type Server struct {
 	admin    Account
 }
 
-// Start starts a Gitea. The context applies to the start only.
-func Start(ctx context.Context) (_ *Server, err error) {
+// Start starts a Gitea. The context applies to the start only. Its certificate is for the names, too:
+// those under which a proxy connects to it.
+func Start(ctx context.Context, names ...string) (_ *Server, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	dir, err := os.MkdirTemp("", "capstan-gitea-")
@@ -73,7 +74,7 @@ func Start(ctx context.Context) (_ *Server, err error) {
 			err = errors.Join(fmt.Errorf("starting Gitea: %w", err), s.Stop())
 		}
 	}()
-	if err := s.certify(); err != nil {
+	if err := s.certify(names); err != nil {
 		return nil, err
 	}
 	if err := s.launch(ctx); err != nil {
@@ -160,9 +161,9 @@ func freePort() (int, error) {
 	return listener.Addr().(*net.TCPAddr).Port, listener.Close()
 }
 
-// certify creates a certificate authority and Gitea's certificate.
-func (s *Server) certify() error {
-	chain, key, err := cert.GenerateSelfSignedCertKey(host, []net.IP{net.ParseIP(host)}, nil)
+// certify creates a certificate authority and Gitea's certificate, for the names as well.
+func (s *Server) certify(names []string) error {
+	chain, key, err := cert.GenerateSelfSignedCertKey(host, []net.IP{net.ParseIP(host)}, names)
 	if err != nil {
 		return fmt.Errorf("creating a certificate: %w", err)
 	}

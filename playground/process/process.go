@@ -37,7 +37,12 @@ type Options struct {
 	// Path of the program; Args are its arguments without its name.
 	Path string
 	Args []string
-	// Env is added to the environment of this process.
+	// Root is the directory that the program sees as /, below which Path and Dir are, and User the
+	// id of the user and of the group that it runs as. Both need the rights of root. When empty and
+	// zero, they are those of this process.
+	Root string
+	User uint32
+	// Env is added to the environment of this process. A program with a Root has nothing but Env.
 	Env []string
 	// Dir is the working directory; that of this process when empty.
 	Dir string
@@ -57,8 +62,8 @@ type Process struct {
 // Start runs the program. The error is ErrNotBuilt if the path does not exist.
 func Start(o Options) (*Process, error) {
 	p := &Process{name: filepath.Base(o.Path), log: o.Log, ended: make(chan struct{})}
-	if _, err := os.Stat(o.Path); err != nil {
-		return nil, fmt.Errorf("%w: %s", ErrNotBuilt, o.Path)
+	if _, err := os.Stat(filepath.Join(o.Root, o.Path)); err != nil {
+		return nil, fmt.Errorf("%w: %s", ErrNotBuilt, filepath.Join(o.Root, o.Path))
 	}
 	log, err := os.OpenFile(o.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, logMode)
 	if err != nil {
@@ -70,7 +75,13 @@ func Start(o Options) (*Process, error) {
 		Path: o.Path, Args: append([]string{o.Path}, o.Args...), Dir: o.Dir,
 		Env:    append(os.Environ(), o.Env...),
 		Stdout: log, Stderr: log,
-		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Chroot: o.Root},
+	}
+	if o.Root != "" {
+		p.command.Env = o.Env
+	}
+	if o.User != 0 {
+		p.command.SysProcAttr.Credential = &syscall.Credential{Uid: o.User, Gid: o.User}
 	}
 	if err := p.command.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", p.name, err)

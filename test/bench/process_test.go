@@ -93,7 +93,7 @@ func startHubOf(t testing.TB, kubeconfig, namespace string, flags ...string) *hu
 	h.metrics, h.diagnostics = "http://"+metrics+"/metrics", "http://"+diagnostics
 	args := append(chartFlags(metrics, free, namespace, folder),
 		"--kubeconfig="+kubeconfig, "--diagnostics-address="+diagnostics, "--allow-loopback-clusters", "--allow-loopback-git")
-	h.start("capstan", folder, append(args, flags...), "RUNTIME_NAMESPACE="+namespace, "AWS_EC2_METADATA_DISABLED=true")
+	h.start("capstan", folder, append(append([]string{"hub"}, args...), flags...), "RUNTIME_NAMESPACE="+namespace, "AWS_EC2_METADATA_DISABLED=true")
 	return h
 }
 

@@ -66,19 +66,35 @@ spec:
 `)
 }
 
-// declareFleet applies config/ to the management cluster, and creates the clusters with
-// their kubeconfigs, as an administrator does.
-func (w *world) declareFleet() {
+// installConfig applies config/ to the management cluster, as an administrator does.
+func (w *world) installConfig() {
 	w.Helper()
-	for _, name := range []string{systemNamespace, fleetNamespace, appsNamespace} {
-		w.g.Expect(w.admin.Create(w.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
-	}
+	w.namespace(systemNamespace)
+	w.kubectl("apply", "--server-side", "-k", "config/crd")
+	w.served()
 	w.kubectl("apply", "-k", "config/admission")
 	w.kubectl("apply", "-k", "config/rbac")
 	w.kubectl("apply", "-n", fleetNamespace, "-k", "config/rbac/cluster-secrets")
 	w.kubectl("apply", "-n", appsNamespace, "-k", "config/rbac/pipeline-secrets")
+}
+
+// served waits until the API server serves Capstan's kinds.
+func (w *world) served() {
+	w.Helper()
+	w.kubectl("wait", "--for=condition=Established", "--all", "customresourcedefinitions")
+}
+
+func (w *world) namespace(name string) {
+	w.Helper()
+	w.g.Expect(w.admin.Create(w.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
+}
+
+// declareFleet creates the clusters with their kubeconfigs, as an administrator does.
+func (w *world) declareFleet() {
+	w.Helper()
+	w.declareRepositorySecret()
 	const validity = 8 * time.Hour
-	for _, name := range environments {
+	for _, name := range w.clusters {
 		cluster := &clusterv1.Cluster{
 			ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: name},
 			Spec:       clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "127.0.0.1", Port: 6443}},
@@ -96,8 +112,8 @@ func (w *world) declareFleet() {
 	}
 }
 
-// declarePipelines creates the Pipelines, as the teams do.
-func (w *world) declarePipelines() {
+// declareRepositorySecret creates the Secret with the hub's account at Gitea.
+func (w *world) declareRepositorySecret() {
 	w.Helper()
 	w.g.Expect(w.admin.Create(w.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: appsNamespace, Name: repositorySecret},
@@ -108,30 +124,44 @@ func (w *world) declarePipelines() {
 			"caFile":   w.gitea.CA(),
 		},
 	})).To(Succeed())
+}
+
+// declarePipelines creates the Pipelines, as the teams do.
+func (w *world) declarePipelines() {
+	w.Helper()
 	for _, app := range []string{shop, billing} {
-		p := &pipelinesv1.Pipeline{
-			ObjectMeta: metav1.ObjectMeta{Namespace: appsNamespace, Name: app},
-			Spec: pipelinesv1.PipelineSpec{
-				AppRef: pipelinesv1.LocalAppReference{APIVersion: helmv2.GroupVersion.String(), Kind: helmv2.HelmReleaseKind, Name: app},
-				Promotion: &pipelinesv1.Promotion{Strategy: pipelinesv1.Strategy{PullRequest: &pipelinesv1.PullRequestPromotion{
-					Type:       pipelinesv1.Gitea,
-					URL:        w.repository.URL(),
-					BaseBranch: git.Main,
-					SecretRef:  pipelinesv1.LocalObjectReference{Name: repositorySecret},
-				}}},
-			},
-		}
-		for _, env := range environments {
-			p.Spec.Environments = append(p.Spec.Environments, pipelinesv1.Environment{
-				Name: env,
-				Targets: []pipelinesv1.Target{{
-					Namespace: app,
-					ClusterRef: &pipelinesv1.CrossNamespaceClusterReference{
-						APIVersion: clusterv1.GroupVersion.String(), Kind: pipelinesv1.ClusterKindCluster, Namespace: fleetNamespace, Name: env,
-					},
-				}},
-			})
-		}
-		w.g.Expect(w.admin.Create(w.Context(), p)).To(Succeed())
+		w.g.Expect(w.admin.Create(w.Context(), w.pipeline(app, helmRelease(app), environments...))).To(Succeed())
 	}
+}
+
+func helmRelease(name string) pipelinesv1.LocalAppReference {
+	return pipelinesv1.LocalAppReference{APIVersion: helmv2.GroupVersion.String(), Kind: helmv2.HelmReleaseKind, Name: name}
+}
+
+// pipeline returns a Pipeline that promotes by pull requests in the repository. Each environment has
+// the cluster of its name, and there the namespace that has the name of the application.
+func (w *world) pipeline(name string, app pipelinesv1.LocalAppReference, envs ...string) *pipelinesv1.Pipeline {
+	p := &pipelinesv1.Pipeline{
+		ObjectMeta: metav1.ObjectMeta{Namespace: appsNamespace, Name: name},
+		Spec: pipelinesv1.PipelineSpec{
+			AppRef: app,
+			Promotion: &pipelinesv1.Promotion{Strategy: pipelinesv1.Strategy{PullRequest: &pipelinesv1.PullRequestPromotion{
+				Type:       pipelinesv1.Gitea,
+				URL:        w.repository.URL(),
+				BaseBranch: git.Main,
+				SecretRef:  pipelinesv1.LocalObjectReference{Name: repositorySecret},
+			}}},
+		},
+	}
+	for _, env := range envs {
+		p.Spec.Environments = append(p.Spec.Environments, pipelinesv1.Environment{Name: env, Targets: []pipelinesv1.Target{target(env, app.Name)}})
+	}
+	return p
+}
+
+// target is a namespace of a cluster.
+func target(cluster, namespace string) pipelinesv1.Target {
+	return pipelinesv1.Target{Namespace: namespace, ClusterRef: &pipelinesv1.CrossNamespaceClusterReference{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: pipelinesv1.ClusterKindCluster, Namespace: fleetNamespace, Name: cluster,
+	}}
 }

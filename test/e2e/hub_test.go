@@ -16,10 +16,17 @@ import (
 type hubProcess struct {
 	*process.Process
 	health string
+	// log is its log file, and clones the directory for its clones.
+	log, clones string
 }
 
-// startHub starts the released program, and does not wait until it is ready.
-func (w *world) startHub() {
+// direct are the flags of a hub that connects to the clusters and Gitea directly. Without them it
+// does not connect to an address of loopback.
+var direct = []string{"--allow-loopback-clusters", "--allow-loopback-git"}
+
+// startHub starts the released program with flags that say how it connects, and does not wait
+// until it is ready.
+func (w *world) startHub(flags ...string) {
 	w.Helper()
 	health, err := ports.Free()
 	w.g.Expect(err).NotTo(HaveOccurred())
@@ -30,17 +37,18 @@ func (w *world) startHub() {
 	temporary := filepath.Join(w.dir, "tmp")
 	const mode = 0o700
 	w.g.Expect(os.MkdirAll(temporary, mode)).To(Succeed())
+	log := filepath.Join(w.dir, "hub.log")
 	p, err := process.Start(process.Options{
 		Path: os.Args[0],
-		Args: []string{
-			"--kubeconfig=" + w.file("hub.kubeconfig", kubeconfig), "--metrics-bind-address=0", "--promotion-hook-bind-address=0", "--dashboard-bind-address=0",
-			"--health-addr=" + health, "--allow-loopback-clusters", "--allow-loopback-git", "--pull-request-deadline=1m", "--log-level=debug", "--log-encoding=console",
-		},
+		Args: append([]string{
+			"hub", "--kubeconfig=" + w.file("hub.kubeconfig", kubeconfig), "--metrics-bind-address=0", "--promotion-hook-bind-address=0", "--dashboard-bind-address=0",
+			"--health-addr=" + health, "--pull-request-deadline=1m", "--log-level=debug", "--log-encoding=console",
+		}, flags...),
 		Env: []string{asCapstan + "=1", "TMPDIR=" + temporary},
-		Dir: w.dir, Log: filepath.Join(w.dir, "hub.log"),
+		Dir: w.dir, Log: log,
 	})
 	w.g.Expect(err).NotTo(HaveOccurred())
-	w.hub = &hubProcess{Process: p, health: health}
+	w.hub = &hubProcess{Process: p, health: health, log: log, clones: temporary}
 }
 
 // hubReady waits until /readyz of the hub answers 200.
@@ -76,13 +84,13 @@ func (w *world) stopHub() {
 	w.hubReady()
 	w.g.Expect(w.hub.Stop()).To(Succeed())
 	w.g.Expect(w.hub.ExitCode()).To(BeZero(), w.hub.Tail())
-	log, err := os.ReadFile(filepath.Join(w.dir, "hub.log"))
+	log, err := os.ReadFile(w.hub.log)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.g.Expect(string(log)).NotTo(Or(ContainSubstring("DATA RACE"), ContainSubstring("panic:")))
 	for _, secret := range []string{w.robot.Token, w.robot.Password} {
 		w.g.Expect(string(log)).NotTo(ContainSubstring(secret))
 	}
-	left, err := os.ReadDir(filepath.Join(w.dir, "tmp"))
+	left, err := os.ReadDir(w.hub.clones)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.g.Expect(left).To(BeEmpty(), "the hub removes its clones, and those of a killed hub")
 }

@@ -38,7 +38,7 @@ func (w *world) hubIsKilled() {
 	w.Logf("CAPSTAN_SEED=%d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	began := time.Now()
-	w.startHub()
+	w.startHub(direct...)
 	w.hubReady()
 
 	killed := 0
@@ -75,7 +75,7 @@ func (w *world) kill(number int, after time.Duration) {
 	<-time.After(after)
 	w.g.Expect(w.hub.Kill()).To(Succeed())
 	w.Logf("kill %d, %.2f s after the cause of the next promotions; %s", number, after.Seconds(), w.underWay())
-	w.startHub()
+	w.startHub(direct...)
 }
 
 // underWay returns the phases of the promotions in progress when the hub was killed.

@@ -41,4 +41,5 @@ func TestEndToEnd(t *testing.T) {
 	w.part("a revision is promoted by pull requests", (*world).revisionIsPromoted)
 	w.part("the hub is killed during promotions", (*world).hubIsKilled)
 	w.part("a revision goes through the waves of a fleet", (*world).revisionGoesInWaves)
+	w.part("a revision is promoted through proxies only", (*world).revisionGoesThroughProxies)
 }

@@ -50,7 +50,7 @@ type hop struct {
 // revisionIsPromoted: a new chart version in dev is promoted to prod by two pull requests.
 func (w *world) revisionIsPromoted() {
 	const revision = "1.1.0"
-	w.startHub()
+	w.startHub(direct...)
 	w.hubReady()
 	w.atRest(firstRevision)
 

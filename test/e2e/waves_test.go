@@ -63,7 +63,7 @@ func (w *world) revisionGoesInWaves() {
 		},
 	})).To(Succeed())
 	canary, rest := pipelinesv1.StageName(live, "canary"), pipelinesv1.StageName(live, "rest")
-	w.startHub()
+	w.startHub(direct...)
 	w.hubReady()
 	for _, env := range []string{dev, canary, rest} {
 		w.g.Eventually(func() error { return w.agreed(web, env, firstRevision) }).Should(Succeed())

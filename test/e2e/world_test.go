@@ -29,7 +29,7 @@ import (
 
 const dev, staging, prod = "dev", "staging", "prod"
 
-// environments in order; each has a cluster of its name.
+// environments of most Pipelines, in order; each has a cluster of its name.
 var environments = []string{dev, staging, prod}
 
 // world is the hub and its environment.
@@ -37,7 +37,9 @@ type world struct {
 	*testing.T
 	g *WithT
 	// dir of the hub's process, its log, and kubeconfigs.
-	dir        string
+	dir string
+	// clusters are the names of the workload clusters.
+	clusters   []string
 	management *controlplane.ControlPlane
 	admin      client.Client
 	workloads  map[string]*workload
@@ -59,21 +61,33 @@ type workload struct {
 // newWorld starts everything but the hub, until the end of the test.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	ctrl.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard())
-	before := goleak.IgnoreCurrent()
-	g := NewWithT(t)
-	t.Cleanup(func() { g.Eventually(func() error { return goleak.Find(before) }).Should(Succeed()) })
-	w := &world{T: t, g: g, dir: t.TempDir(), workloads: map[string]*workload{}}
 	began := time.Now()
-	w.startPlanes()
-	w.startGitea()
-	w.declareFleet()
+	w := begin(t, (*world).installConfig, environments...)
+	w.createFleetRepository()
 	w.startFlux()
 	w.declarePipelines()
 	w.settle()
 	t.Cleanup(w.endHub)
 	t.Logf("%.1f s: clusters, Gitea and Flux are up", time.Since(began).Seconds())
+	return w
+}
+
+// begin starts the clusters and Gitea, until the end of the test, and installs Capstan in the
+// management cluster, which knows the others.
+func begin(t *testing.T, install func(*world), clusters ...string) *world {
+	t.Helper()
+	ctrl.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
+	before := goleak.IgnoreCurrent()
+	g := NewWithT(t)
+	t.Cleanup(func() { g.Eventually(func() error { return goleak.Find(before) }).Should(Succeed()) })
+	w := &world{T: t, g: g, dir: t.TempDir(), clusters: clusters, workloads: map[string]*workload{}}
+	w.startPlanes()
+	w.startGitea()
+	w.namespace(fleetNamespace)
+	w.namespace(appsNamespace)
+	install(w)
+	w.declareFleet()
 	return w
 }
 
@@ -92,9 +106,8 @@ func (w *world) part(name string, run func(*world)) {
 func (w *world) startPlanes() {
 	w.Helper()
 	const management, atOnce = "management", 2
-	crds := map[string][]string{management: controlplane.CRDs(
-		"capstan", "cluster-api", "cluster-controller", "helm-controller", "kustomize-controller")}
-	for _, name := range environments {
+	crds := map[string][]string{management: controlplane.CRDs("cluster-api", "cluster-controller", "helm-controller", "kustomize-controller")}
+	for _, name := range w.clusters {
 		crds[name] = controlplane.CRDs("helm-controller", "kustomize-controller", "source-controller")
 	}
 	started := make(chan *controlplane.ControlPlane, len(crds))
@@ -102,10 +115,14 @@ func (w *world) startPlanes() {
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for name, paths := range crds {
+		options := controlplane.Options{CRDs: paths}
+		if name != management {
+			options.Names = []string{clusterBehind(name)}
+		}
 		plane := make(chan *controlplane.ControlPlane, 1)
 		planes[name] = plane
 		group.Go(func() error {
-			p, err := controlplane.Start(controlplane.Options{CRDs: paths})
+			p, err := controlplane.Start(options)
 			if err != nil {
 				return fmt.Errorf("cluster %s: %w", name, err)
 			}
@@ -128,7 +145,7 @@ func (w *world) startPlanes() {
 	scheme := w.scheme()
 	w.management = <-planes[management]
 	w.admin = w.clientOf(w.management, scheme)
-	for _, name := range environments {
+	for _, name := range w.clusters {
 		plane := <-planes[name]
 		w.workloads[name] = &workload{plane: plane, client: w.clientOf(plane, scheme)}
 	}
@@ -152,11 +169,11 @@ func (w *world) clientOf(plane *controlplane.ControlPlane, scheme *runtime.Schem
 	return c
 }
 
-// startGitea starts Gitea with the fleet's repository and the hub's account.
+// startGitea starts Gitea with the hub's account.
 func (w *world) startGitea() {
 	w.Helper()
 	var err error
-	w.gitea, err = git.Start(w.Context())
+	w.gitea, err = git.Start(w.Context(), gitBehind)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.Cleanup(func() {
 		if w.Failed() {
@@ -164,27 +181,39 @@ func (w *world) startGitea() {
 		}
 		w.g.Expect(w.gitea.Stop()).To(Succeed())
 	})
+	w.robot, err = w.gitea.AddUser(w.Context(), "capstan")
+	w.g.Expect(err).NotTo(HaveOccurred())
+}
+
+// createFleetRepository creates the repository with the manifests of shop and billing.
+func (w *world) createFleetRepository() {
+	w.Helper()
 	files := map[string]string{"README.md": "What runs where.\n"}
 	for _, env := range environments {
 		for _, app := range []string{shop, billing} {
 			files[manifestPath(env, app)] = manifest(env, app, firstRevision)
 		}
 	}
-	w.repository, err = w.gitea.CreateRepository(w.Context(), "platform", "fleet", files)
-	w.g.Expect(err).NotTo(HaveOccurred())
-	w.robot, err = w.gitea.AddUser(w.Context(), "capstan")
+	w.createRepository("fleet", files)
+}
+
+// createRepository creates a repository that the hub may write to.
+func (w *world) createRepository(name string, files map[string]string) {
+	w.Helper()
+	var err error
+	w.repository, err = w.gitea.CreateRepository(w.Context(), "platform", name, files)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.g.Expect(w.repository.Allow(w.Context(), w.robot.Username)).To(Succeed())
 }
 
-// startFlux starts Flux, which applies the main branch of the repository to the clusters.
+// startFlux starts helm-controller and the simulation of the other controllers, which applies the main branch of the repository to the clusters.
 func (w *world) startFlux() {
 	w.Helper()
 	charts, err := flux.NewCharts()
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.during(charts.Start)
 	clients := map[string]client.Client{}
-	for _, name := range environments {
+	for _, name := range w.clusters {
 		load := w.workloads[name]
 		clients[name] = load.client
 		sources, err := flux.NewSourceAgent(flux.SourceAgentOptions{Config: load.plane.Config(), Charts: charts, Logger: logr.Discard()})

@@ -31,6 +31,8 @@ var notTyped = map[string]string{
 var (
 	// block matches commands in a document: lines that are indented by four.
 	block = regexp.MustCompile(`(?m)(?:^    .*\n)+`)
+	// fenced matches a file in a document.
+	fenced = regexp.MustCompile("(?ms)^```.*?^```$")
 	// remark matches a comment after a command.
 	remark = regexp.MustCompile(`\s{2,}#.*$`)
 	// firstPipeline matches the Pipeline of the README.
@@ -123,7 +125,7 @@ func commands(t *testing.T, document string) []string {
 	raw, err := os.ReadFile(path(filepath.FromSlash(document)))
 	g.Expect(err).NotTo(HaveOccurred())
 	var all []string
-	for _, lines := range block.FindAllString(string(raw), -1) {
+	for _, lines := range block.FindAllString(fenced.ReplaceAllString(string(raw), ""), -1) {
 		for line := range strings.SplitSeq(strings.ReplaceAll(lines, "\\\n", ""), "\n") {
 			if line = strings.TrimSpace(remark.ReplaceAllString(line, "")); line != "" {
 				all = append(all, strings.Join(strings.Fields(line), " "))

@@ -238,6 +238,56 @@ func TestAKustomizationIsPromotedByItsCommitOnce(t *testing.T) {
 	g.Expect(w.into(ctx, "prod")).To(HaveLen(4))
 }
 
+// The first environment has the merge of a promotion before the second has its commit. The Promotion of
+// the commit is superseded, and that of the merge brings nothing new: the commit is what goes on to the
+// third environment.
+func TestACommitGoesOnAlthoughItsMergeMovedTheSource(t *testing.T) {
+	t.Parallel()
+	g, ctx := NewWithT(t), t.Context()
+	w := newWorld(t, t)
+	newForge(t, w, pipelinesv1.Gitea, "staging", "prod")
+	p := w.newPipeline("web", w.pull(func(spec *pipelinesv1.PullRequestPromotion) { spec.AutoMerge = true }), "dev", "staging", "prod")
+	p.Spec.AppRef.APIVersion, p.Spec.AppRef.Kind = kustomize.Group+"/v1", kustomize.Kind
+	g.Expect(w.c.Create(ctx, p)).To(Succeed())
+	h := w.hub("hub", w.c, nil)
+	h.settle(ctx)
+	marked := func(env string) string {
+		return fmt.Sprintf("kind: GitRepository\nspec:\n  ref:\n    commit: \"%040x\" # {\"$promotion\": \"%s:web:%s:commit\"}\n", 0, w.ns, env)
+	}
+	deployed := func(env string) string {
+		return "sha1:" + commitLine.FindStringSubmatch(w.forge.File(gittest.Base, manifestOf(env)))[1]
+	}
+	w.forge.Commit(gittest.Base, "manifests", map[string]string{manifestOf("staging"): marked("staging"), manifestOf("prod"): marked("prod")})
+	w.runsKustomization("staging", deployed("staging"))
+	w.runsKustomization("prod", deployed("prod"))
+	var commit string
+	for n, version := range []string{"1", "2"} {
+		commit = w.forge.Commit(gittest.Base, "a change", map[string]string{"apps/web.yaml": "replicas: " + version + "\n"})
+		for range 4 { // dev follows the branch, and is always faster than the others.
+			for range 2 {
+				w.runsKustomization("dev", "main@sha1:"+head(g, w))
+				h.rest(ctx)
+			}
+			for _, env := range []string{"staging", "prod"} {
+				w.runsKustomization(env, deployed(env))
+			}
+			h.rest(ctx)
+		}
+		g.Expect(deployed("staging")).To(Equal("sha1:" + commit))
+		g.Expect(deployed("prod")).To(Equal("sha1:"+commit), "%v", w.newest(ctx, "staging").Status.Message)
+		g.Expect(w.forge.PullRequests()).To(HaveLen(2*(n+1)), "one for each environment and release")
+	}
+
+	h.promotions.Keep = 1
+	w.clock.Step(2 * time.Hour)
+	h.settle(ctx)
+	kept := w.into(ctx, "staging")
+	g.Expect(kept).To(HaveLen(2), "the one that brought what staging runs, and the newest")
+	g.Expect(kept[0].Spec.Revision).To(Equal("main@sha1:" + commit))
+	g.Expect(kept[0].Status.Phase).To(Equal(capstanv1.PhaseSuperseded))
+	g.Expect(kept[1].Status.Reason).To(Equal("NothingNew"))
+}
+
 var commitLine = regexp.MustCompile(`commit: "([0-9a-f]{40})"`)
 
 func head(g *WithT, w *world) string {

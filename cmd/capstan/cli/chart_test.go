@@ -36,7 +36,7 @@ func TestSettingsOfTheChartAreCurrent(t *testing.T) {
 	for _, definition := range []struct {
 		name  string
 		flags *pflag.FlagSet
-	}{{"settings", newRoot().Flags()}, {"annotatorSettings", newAnnotator("capstan annotator").Flags()}} {
+	}{{"settings", newHub().Flags()}, {"annotatorSettings", newAnnotator("capstan annotator").Flags()}} {
 		begin, end := "\n    \""+definition.name+"\": {\n", "\n    }"
 		before, rest, found := strings.Cut(want, begin)
 		g.Expect(found).To(BeTrue(), definition.name)

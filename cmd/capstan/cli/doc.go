@@ -1,6 +1,6 @@
-// Package cli holds the commands of capstan. The root command runs the hub, so
-// that flags follow the program's name as in other controllers; each further
-// command is a file.
+// Package cli holds the commands of capstan; each command is a file. The command hub runs
+// the hub. Without a command, the program prints its help, and connects to nothing: a user
+// who types its name must not start a controller with the current kubeconfig.
 //
 // Contract: Main returns the process's exit code: 0 after a command that succeeded
 // (also after a hub that a signal stopped), 1 after any failure, with the reason on

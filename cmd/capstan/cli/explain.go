@@ -4,27 +4,20 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
-	"github.com/capstan-hub/capstan/hub"
 	"github.com/capstan-hub/capstan/hub/explain"
 	"github.com/capstan-hub/capstan/internal/capa"
 	"github.com/capstan-hub/capstan/internal/promotions"
 )
-
-// explainTimeout bounds the reading of the objects.
-const explainTimeout = 30 * time.Second
 
 func newExplain() *cobra.Command {
 	c := &cobra.Command{
@@ -41,7 +34,6 @@ func newExplain() *cobra.Command {
 }
 
 func newExplainPipeline() *cobra.Command {
-	var s settings
 	c := &cobra.Command{
 		Use:   "pipeline NAMESPACE/NAME|NAME",
 		Short: "Explain a Pipeline",
@@ -54,13 +46,12 @@ there is not.`,
   capstan explain pipeline shop -n apps --kubeconfig=$HOME/.kube/management`,
 		Args: cobra.ExactArgs(1),
 	}
-	c.RunE = s.explaining(explainPipeline)
-	s.registerObject(c.Flags())
+	f := newClusterFlags(c)
+	c.RunE, c.ValidArgsFunction = f.explaining(explainPipeline), f.oneName(pipelineKind)
 	return c
 }
 
 func newExplainBackend() *cobra.Command {
-	var s settings
 	c := &cobra.Command{
 		Use:   "eventingbackend NAMESPACE/NAME|NAME",
 		Short: "Explain an EventingBackend",
@@ -72,83 +63,55 @@ there is not.`,
 		Example: `  capstan explain eventingbackend capstan-system/instances`,
 		Args:    cobra.ExactArgs(1),
 	}
-	c.RunE = s.explaining(explainBackend)
-	s.registerObject(c.Flags())
+	f := newClusterFlags(c)
+	c.RunE, c.ValidArgsFunction = f.explaining(explainBackend), f.oneName(eventingv1.GroupVersion.WithKind("EventingBackend").GroupKind())
 	return c
 }
 
-func explainBackend(ctx context.Context, config *rest.Config, key client.ObjectKey, out, _ io.Writer) error {
-	reader, err := client.New(config, client.Options{Scheme: hub.Scheme()})
-	if err != nil {
-		return fmt.Errorf("calling the API server at %s: %w", config.Host, err)
-	}
+func explainBackend(ctx context.Context, c *cluster, key client.ObjectKey, out, _ io.Writer) error {
 	var o eventingv1.EventingBackend
-	switch err := reader.Get(ctx, key, &o); {
+	switch err := c.Get(ctx, key, &o); {
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("EventingBackend %s does not exist at %s: `kubectl get eventingbackends -A` lists the EventingBackends", key, config.Host)
-	case meta.IsNoMatchError(err):
-		return fmt.Errorf("the cluster at %s does not serve EventingBackends: check that it is the management cluster and that config/crd is applied", config.Host)
+		return fmt.Errorf("EventingBackend %s does not exist at %s: `kubectl get eventingbackends -A` lists the EventingBackends", key, c.config.Host)
 	case err != nil:
-		return fmt.Errorf("reading EventingBackend %s: %w", key, err)
+		return c.failed(err, access{"reading EventingBackend " + key.String(), "get", "eventingbackends.eventing.kyma-project.io", key.Namespace, "capstan-operator"})
 	}
 	return explain.WriteBackend(out, &o, time.Now())
 }
 
 // explaining returns a command that explains the object that its argument names, as read
-// from the management cluster of the settings.
-func (s *settings) explaining(explain func(ctx context.Context, config *rest.Config, key client.ObjectKey, out, errOut io.Writer) error) func(*cobra.Command, []string) error {
+// from the management cluster of the flags.
+func (f *clusterFlags) explaining(explain func(ctx context.Context, c *cluster, key client.ObjectKey, out, errOut io.Writer) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
-		key, err := objectKey(args[0], s.objectNamespace)
+		of, err := f.connect()
 		if err != nil {
 			return err
 		}
-		config, err := s.config()
+		key, err := of.key(args[0])
 		if err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(c.Context(), explainTimeout)
+		ctx, cancel := context.WithTimeout(c.Context(), requestTimeout)
 		defer cancel()
-		return explain(ctx, config, key, c.OutOrStdout(), c.ErrOrStderr())
+		return explain(ctx, of, key, c.OutOrStdout(), c.ErrOrStderr())
 	}
 }
 
-// objectKey parses NAMESPACE/NAME, or NAME where flag, the value of --namespace, is the
-// namespace. Both together must name the same namespace.
-func objectKey(given, flag string) (client.ObjectKey, error) {
-	namespace, name, both := strings.Cut(given, "/")
-	if !both && flag != "" {
-		namespace, name = flag, given
-	}
-	if namespace == "" || name == "" || strings.Contains(name, "/") {
-		return client.ObjectKey{}, fmt.Errorf("%q is neither NAMESPACE/NAME, such as apps/shop, nor NAME with --namespace", given)
-	}
-	if flag != "" && namespace != flag {
-		return client.ObjectKey{}, fmt.Errorf("%q is in namespace %s, and --namespace is %s: omit one of the two", given, namespace, flag)
-	}
-	return client.ObjectKey{Namespace: namespace, Name: name}, nil
-}
-
-func explainPipeline(ctx context.Context, config *rest.Config, key client.ObjectKey, out, errOut io.Writer) error {
-	reader, err := client.New(config, client.Options{Scheme: hub.Scheme()})
-	if err != nil {
-		return fmt.Errorf("calling the API server at %s: %w", config.Host, err)
-	}
+func explainPipeline(ctx context.Context, c *cluster, key client.ObjectKey, out, errOut io.Writer) error {
 	f := explain.Facts{Pipeline: &pipelinesv1.Pipeline{}}
-	err = reader.Get(ctx, key, f.Pipeline)
+	err := c.Get(ctx, key, f.Pipeline)
 	switch {
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("Pipeline %s does not exist at %s: `kubectl get pipelines.pipelines.weave.works -A` lists the Pipelines", key, config.Host)
-	case meta.IsNoMatchError(err):
-		return fmt.Errorf("the cluster at %s does not serve Pipelines: check that it is the management cluster and that config/crd is applied", config.Host)
+		return noPipeline(c, key)
 	case err != nil:
-		return fmt.Errorf("reading Pipeline %s: %w", key, err)
+		return c.failed(err, access{"reading Pipeline " + key.String(), "get", "pipelines.pipelines.weave.works", key.Namespace, viewerRole})
 	}
-	if f.Promotions, err = promotions.OfName(ctx, reader, key); err != nil {
-		return err
+	if f.Promotions, err = promotions.OfName(ctx, c, key); err != nil {
+		return c.failed(err, access{"reading Pipeline " + key.String(), "list", "promotions.capstan.dev", key.Namespace, viewerRole})
 	}
 	for _, namespace := range f.Namespaces() {
 		var connections capstanv1.ClusterConnectionList
-		if err := reader.List(ctx, &connections, client.InNamespace(namespace)); err != nil {
+		if err := c.List(ctx, &connections, client.InNamespace(namespace)); err != nil {
 			// The rest is useful without them.
 			_, _ = fmt.Fprintf(errOut, "The states of the clusters in namespace %s are missing: %v\n", namespace, err)
 			continue

@@ -12,14 +12,11 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capstan-hub/capstan/hub"
 	"github.com/capstan-hub/capstan/hub/annotator"
 	"github.com/capstan-hub/capstan/hub/annotator/annotation"
 )
@@ -39,7 +36,7 @@ var whose = map[annotation.Whose]string{
 }
 
 func newExplainNodeGroup(kind schema.GroupKind) *cobra.Command {
-	var s settings
+	var region string
 	c := &cobra.Command{
 		Use:   strings.ToLower(kind.Kind) + " NAMESPACE/NAME|NAME",
 		Short: "Explain why a " + kind.Kind + " has capacity annotations or not",
@@ -51,40 +48,34 @@ there is an explanation, 1 when there is not.`,
 		Example: `  capstan explain ` + strings.ToLower(kind.Kind) + ` fleet/workers`,
 		Args:    cobra.ExactArgs(1),
 	}
-	c.RunE = s.explaining(func(ctx context.Context, config *rest.Config, key client.ObjectKey, out, errOut io.Writer) error {
-		return explainNodeGroup(ctx, config, kind, key, s.annotator.region, out, errOut)
-	})
-	s.registerObject(c.Flags())
-	c.Flags().StringVar(&s.annotator.region, "default-region", "", "value of the hub's flag --default-region")
+	c.Flags().StringVar(&region, "default-region", "", "value of the hub's flag --default-region")
+	f := newClusterFlags(c)
+	c.RunE, c.ValidArgsFunction = f.explaining(func(ctx context.Context, of *cluster, key client.ObjectKey, out, errOut io.Writer) error {
+		return explainNodeGroup(ctx, of, kind, key, region, out, errOut)
+	}), f.oneName(kind)
 	return c
 }
 
-func explainNodeGroup(ctx context.Context, config *rest.Config, kind schema.GroupKind, key client.ObjectKey, defaultRegion string, out, errOut io.Writer) error {
-	reader, err := client.New(config, client.Options{Scheme: hub.Scheme()})
+func explainNodeGroup(ctx context.Context, c *cluster, kind schema.GroupKind, key client.ObjectKey, defaultRegion string, out, errOut io.Writer) error {
+	doing := fmt.Sprintf("reading %s %s", kind.Kind, key)
+	served, err := c.RESTMapper().RESTMapping(kind)
 	if err != nil {
-		return fmt.Errorf("calling the API server at %s: %w", config.Host, err)
-	}
-	served, err := reader.RESTMapper().RESTMapping(kind)
-	switch {
-	case meta.IsNoMatchError(err):
-		return fmt.Errorf("the cluster at %s does not serve kind %s: check that it is the management cluster and that Cluster API is installed", config.Host, kind)
-	case err != nil:
-		return fmt.Errorf("calling the API server at %s: %w", config.Host, err)
+		return c.failed(err, access{doing: doing})
 	}
 	group := &unstructured.Unstructured{}
 	group.SetGroupVersionKind(served.GroupVersionKind)
-	switch err := reader.Get(ctx, key, group); {
+	switch err := c.Get(ctx, key, group); {
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("%s %s does not exist at %s: `kubectl get %s -A` lists the objects of this kind", kind.Kind, key, config.Host, served.Resource.GroupResource())
+		return fmt.Errorf("%s %s does not exist at %s: `kubectl get %s -A` lists the objects of this kind", kind.Kind, key, c.config.Host, served.Resource.GroupResource())
 	case err != nil:
-		return fmt.Errorf("reading %s %s: %w", kind.Kind, key, err)
+		return c.failed(err, access{doing, "get", served.Resource.GroupResource().String(), key.Namespace, "view, if that includes Cluster API's kinds"})
 	}
-	events, err := eventsOf(ctx, reader, group)
+	events, err := eventsOf(ctx, c, group)
 	if err != nil {
 		// The rest is useful without them.
 		_, _ = fmt.Fprintf(errOut, "The Events of %s %s are missing: %v\n", kind.Kind, key, err)
 	}
-	e, err := annotator.Explain(ctx, reader, group, defaultRegion, events)
+	e, err := annotator.Explain(ctx, c, group, defaultRegion, events)
 	if err != nil {
 		return fmt.Errorf("reading the objects that %s %s references: %w", kind.Kind, key, err)
 	}

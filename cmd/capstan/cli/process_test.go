@@ -58,7 +58,7 @@ type process struct {
 
 func start(t *testing.T, kubeconfig string, args ...string) *process {
 	t.Helper()
-	return startAs(t, asCapstan, nil, append([]string{"--kubeconfig=" + kubeconfig, "--metrics-bind-address=0", "--promotion-hook-bind-address=127.0.0.1:0", "--api-bind-address=127.0.0.1:0", "--dashboard-bind-address=127.0.0.1:0"}, args...)...)
+	return startAs(t, asCapstan, nil, append([]string{hubCommand, "--kubeconfig=" + kubeconfig, "--metrics-bind-address=0", "--promotion-hook-bind-address=127.0.0.1:0", "--api-bind-address=127.0.0.1:0", "--dashboard-bind-address=127.0.0.1:0"}, args...)...)
 }
 
 // freeAddress returns a free loopback address.

@@ -54,19 +54,16 @@ const (
 
 // settings are the values of the hub's flags.
 type settings struct {
-	objectNamespace string // of the object that an argument names by its name only
-	hub             hub.Options
-	annotator       annotatorSettings
-	eventing        eventingSettings
-	appKinds        []string
-	proxies         proxySettings
-	endpoints       []string
-	kubeconfig      string
-	// context of the kubeconfig; empty for its current one.
-	context  string
-	level    string
-	encoding string
-	logLevel *logLevel
+	hub        hub.Options
+	annotator  annotatorSettings
+	eventing   eventingSettings
+	appKinds   []string
+	proxies    proxySettings
+	endpoints  []string
+	kubeconfig string
+	level      string
+	encoding   string
+	logLevel   *logLevel
 	// podNamespace is the file with the namespace of the pod.
 	podNamespace string
 }
@@ -119,18 +116,6 @@ func (s *settings) registerProcess(f *pflag.FlagSet) {
 	f.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "host:port that serves /metrics over plain HTTP, such as :8080 or 127.0.0.1:8080; 0 disables it")
 	f.StringVar(&o.HealthAddress, "health-addr", o.HealthAddress, "host:port that serves /healthz and /readyz over plain HTTP, such as :9440; 0 disables it")
 	f.StringVar(&o.Diagnostics.BindAddress, "diagnostics-address", o.Diagnostics.BindAddress, "loopback host:port that serves profiles, the log level and the state of connections, informers and queues over plain HTTP, such as 127.0.0.1:6060; 0 disables it")
-}
-
-// registerReading binds the flags of the commands that read the hub's objects.
-func (s *settings) registerReading(f *pflag.FlagSet) {
-	f.StringVar(&s.kubeconfig, "kubeconfig", "", "file with the credentials of the management cluster; when empty, the one that $KUBECONFIG names")
-	f.StringVar(&s.context, "context", "", "context of the kubeconfig to use; when empty, its current one")
-}
-
-// registerObject binds the flags of the commands that read one object.
-func (s *settings) registerObject(f *pflag.FlagSet) {
-	s.registerReading(f)
-	f.StringVarP(&s.objectNamespace, "namespace", "n", "", "namespace of the object, where the argument is its NAME only")
 }
 
 func (s *settings) registerLogging(f *pflag.FlagSet) {
@@ -376,7 +361,7 @@ func (s *settings) inPod() bool {
 func (s *settings) config() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = s.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: s.context}).ClientConfig()
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err):
 		return nil, errors.New("no credentials of a management cluster: set --kubeconfig or KUBECONFIG, or run in a pod")

@@ -57,7 +57,7 @@ func (from *readFrom) status(t *testing.T) {
 	code, out, errOut = command(t, unauthorized, "status")
 	g.Expect(code).To(Equal(1))
 	g.Expect(out).To(BeEmpty())
-	g.Expect(errOut).To(And(ContainSubstring("listing Pipelines of all namespaces"), ContainSubstring("forbidden"), ContainSubstring("name one that you may read with --namespace")))
+	g.Expect(errOut).To(And(ContainSubstring("listing pipelines.pipelines.weave.works of all namespaces: you need the verb list on pipelines.pipelines.weave.works in all namespaces: ask for a ClusterRoleBinding to the ClusterRole capstan-viewer"), ContainSubstring("forbidden"), ContainSubstring("name a namespace that you may read with --namespace")))
 }
 
 func (from *readFrom) statusJSON(t *testing.T) {
@@ -116,9 +116,9 @@ func (from *readFrom) statusOfNamespace(t *testing.T) {
 func (from *readFrom) statusFlags(t *testing.T) {
 	g := NewWithT(t)
 	for wrong, want := range map[string][]string{
-		`--output: "yaml" is not table or json`:   {"status", "-o", "yaml"},
-		"[all-namespaces namespace] were all set": {"status", "-A", "-n", "apps"},
-		`context "elsewhere" does not exist`:      {"status", "--context=elsewhere"},
+		`--output: "xml" is not one of table, wide, json, yaml`: {"status", "-o", "xml"},
+		"[all-namespaces namespace] were all set":               {"status", "-A", "-n", "apps"},
+		`context "elsewhere" does not exist`:                    {"status", "--context=elsewhere"},
 	} {
 		code, _, errOut := command(t, from.admin, want...)
 		g.Expect(code).To(Equal(1))

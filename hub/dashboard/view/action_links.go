@@ -3,6 +3,7 @@ package view
 import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/useraction"
 )
 
 // ActionPath returns the address of an action: kind is "promotions" or "pipelines", more is a gate or an
@@ -22,19 +23,19 @@ func (f *Facts) ActionsOf(p *capstanv1.Promotion, scope Scope) []ActionLink {
 		return nil // Most are; those that can be started again are found by the address.
 	}
 	var links []ActionLink
-	for _, a := range everyAction {
-		if !a.onPromotion || !a.allowed(scope).Has(p.Namespace) {
+	for _, a := range useraction.All() {
+		if !a.OnPromotion || !scope.may(a).Has(p.Namespace) {
 			continue
 		}
-		if a.parts == 0 {
-			if a.Refuse(f, scope, &Subject{Promotion: p}) == nil {
+		if a.Parts == 0 {
+			if f.Refuse(a, scope, &useraction.Subject{Promotion: p}) == nil {
 				links = append(links, ActionLink{a.Name, a.Label, ActionPath("promotions", p.Namespace, p.Name, a.Name)})
 			}
 			continue
 		}
 		for i := range p.Status.Gates {
 			gate := p.Status.Gates[i].Name
-			if a.Refuse(f, scope, &Subject{Promotion: p, Gate: gate}) == nil {
+			if f.Refuse(a, scope, &useraction.Subject{Promotion: p, Gate: gate}) == nil {
 				links = append(links, ActionLink{a.Name, a.Label + " " + gate, ActionPath("promotions", p.Namespace, p.Name, a.Name, gate)})
 			}
 		}
@@ -45,8 +46,8 @@ func (f *Facts) ActionsOf(p *capstanv1.Promotion, scope Scope) []ActionLink {
 // ActionsOn returns the actions on a whole Pipeline that the viewer can do now: to suspend or to resume it.
 func (f *Facts) ActionsOn(p *pipelinesv1.Pipeline, scope Scope) []ActionLink {
 	var links []ActionLink
-	for _, a := range everyAction {
-		if !a.onPromotion && a.parts == 0 && a.Refuse(f, scope, &Subject{Pipeline: p}) == nil {
+	for _, a := range useraction.All() {
+		if !a.OnPromotion && a.Parts == 0 && f.Refuse(a, scope, &useraction.Subject{Pipeline: p}) == nil {
 			links = append(links, ActionLink{a.Name, a.Label, ActionPath("pipelines", p.Namespace, p.Name, a.Name)})
 		}
 	}
@@ -56,12 +57,12 @@ func (f *Facts) ActionsOn(p *pipelinesv1.Pipeline, scope Scope) []ActionLink {
 // ActionsInto returns the actions on an environment of a Pipeline: to promote a revision into it, and to roll it
 // back. Whether there is a revision to do so with is found on their pages.
 func ActionsInto(p *pipelinesv1.Pipeline, environment string, scope Scope) []ActionLink {
-	s := &Subject{Pipeline: p, Environment: environment}
-	if !scope.Request.Has(p.Namespace) || !scope.Promotions.Has(p.Namespace) || s.environment() < 0 || refuseRequest(s) != nil {
+	s := &useraction.Subject{Pipeline: p, Environment: environment}
+	if !scope.Request.Has(p.Namespace) || !scope.Promotions.Has(p.Namespace) || s.Index() < 0 || useraction.RefuseRequest(s) != nil {
 		return nil
 	}
 	return []ActionLink{
-		{ActionPromote, "Promote", ActionPath("pipelines", p.Namespace, p.Name, ActionPromote, environment)},
-		{ActionRollback, "Roll back", ActionPath("pipelines", p.Namespace, p.Name, ActionRollback, environment)},
+		{useraction.Promote, "Promote", ActionPath("pipelines", p.Namespace, p.Name, useraction.Promote, environment)},
+		{useraction.Rollback, "Roll back", ActionPath("pipelines", p.Namespace, p.Name, useraction.Rollback, environment)},
 	}
 }

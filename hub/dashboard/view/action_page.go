@@ -1,14 +1,12 @@
 package view
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
-	"github.com/capstan-hub/capstan/hub/pipeline/decision"
-	"github.com/capstan-hub/capstan/internal/revision"
+	"github.com/capstan-hub/capstan/hub/useraction"
 )
 
 const (
@@ -85,13 +83,6 @@ type ActionGates struct {
 	Note string
 }
 
-// RevisionOption is a revision that can be promoted.
-type RevisionOption struct {
-	Revision string
-	// Runs are the environments that run it.
-	Runs []string
-}
-
 // ActionPage returns the page that confirms an action; false if there is no such action or object, or if
 // the viewer may not see it. See FindAction for kind and parts.
 func ActionPage(f *Facts, scope Scope, kind string, parts []string) (Page, bool) {
@@ -99,7 +90,7 @@ func ActionPage(f *Facts, scope Scope, kind string, parts []string) (Page, bool)
 	if !ok {
 		return Page{}, false
 	}
-	frame := ActionFrame{Title: a.title(s), Action: a.Name, Label: a.Label, Effect: a.Effect, Record: a.Record, Back: s.Back(scope), Revisions: a.Name == ActionPromote}
+	frame := ActionFrame{Title: actionTitle(a, s), Action: a.Name, Label: a.Label, Effect: a.Effect, Record: a.Record, Back: Back(s, scope), Revisions: a.Name == useraction.Promote}
 	page := Page{Template: "action", Title: frame.Title, Frame: frame, Form: true}
 	add := func(list, template string, data any) {
 		page.Blocks = append(page.Blocks, Block{ID: "action-" + template, List: list, Template: "action-" + template, Data: data})
@@ -109,45 +100,45 @@ func ActionPage(f *Facts, scope Scope, kind string, parts []string) (Page, bool)
 	for _, p := range f.places(s, known, scope) {
 		page.Blocks = append(page.Blocks, Block{ID: "action-place/" + p.Environment, List: "places", Template: "action-place", Data: p})
 	}
-	if source, ok := f.source(s, known, scope); ok && a.Name != ActionRollback {
+	if source, ok := f.source(s, known, scope); ok && a.Name != useraction.Rollback {
 		add("source", "source", source)
 	}
-	if a.parts > 0 || a.onPromotion {
+	if a.Parts > 0 || a.OnPromotion {
 		add("gates", "gates", f.actionGates(a, s))
 	}
-	if refusal := a.Refuse(f, scope, s); refusal != nil {
+	if refusal := f.Refuse(a, scope, s); refusal != nil {
 		add("form", "refusal", *refusal)
 		return page, true
 	}
 	if frame.Revisions {
-		for _, r := range f.revisions(s) {
+		for _, r := range useraction.Revisions(f.Promotions, s, maxOptions) {
 			page.Blocks = append(page.Blocks, Block{ID: "action-revision/" + r.Revision, List: "revisions", Template: "action-revision", Data: r})
 		}
 	}
 	if a.Comment.Label != "" {
 		add("form", "comment", a.Comment)
 	}
-	add("form", "confirm", ActionForm{Label: a.Label, UID: s.UID(), Newest: f.Newest(s)})
+	add("form", "confirm", ActionForm{Label: a.Label, UID: s.UID(), Newest: useraction.NewestNumber(f.Promotions, s)})
 	return page, true
 }
 
 // title returns the heading of the page of an action.
-func (a *Action) title(s *Subject) string {
+func actionTitle(a *useraction.Action, s *useraction.Subject) string {
 	switch p := s.Promotion; {
 	case p != nil && s.Gate != "":
 		return "Override the gate " + s.Gate + " of " + p.Spec.Revision + " into " + p.Spec.Environment
 	case p != nil:
 		return a.Label + " " + p.Spec.Revision + " into " + p.Spec.Environment
-	case a.Name == ActionPromote:
+	case a.Name == useraction.Promote:
 		return "Promote a revision of " + s.Pipeline.Namespace + "/" + s.Pipeline.Name + " into " + s.Environment
-	case a.Name == ActionRollback:
+	case a.Name == useraction.Rollback:
 		return "Roll back " + s.Environment + " of " + s.Pipeline.Namespace + "/" + s.Pipeline.Name
 	}
 	return a.Label + " " + s.Pipeline.Namespace + "/" + s.Pipeline.Name
 }
 
 // Back returns the page that shows the subject: that of its Pipeline, or the timeline.
-func (s *Subject) Back(scope Scope) string {
+func Back(s *useraction.Subject, scope Scope) string {
 	switch {
 	case s.Pipeline != nil:
 		return pipelinePath(s.Pipeline.Namespace, s.Pipeline.Name)
@@ -157,7 +148,7 @@ func (s *Subject) Back(scope Scope) string {
 	return PromotionsPath
 }
 
-func (f *Facts) actionObject(a *Action, s *Subject, scope Scope) ActionObject {
+func (f *Facts) actionObject(a *useraction.Action, s *useraction.Subject, scope Scope) ActionObject {
 	if s.Promotion != nil {
 		e := EntryOf(s.Promotion, scope)
 		e.Origin = f.origin(s.Promotion)
@@ -174,8 +165,8 @@ func (f *Facts) actionObject(a *Action, s *Subject, scope Scope) ActionObject {
 			o.Moves = append(o.Moves, PlacedMove{c.Environment, m})
 		}
 	}
-	if a.Name == ActionRollback && scope.Promotions.Has(p.Namespace) {
-		if to, err := f.rollback(s); err == nil {
+	if a.Name == useraction.Rollback && scope.Promotions.Has(p.Namespace) {
+		if to, err := useraction.ResolveRollback(f.Promotions, s); err == nil {
 			o.Revision = to.Revision
 		}
 	}
@@ -183,10 +174,10 @@ func (f *Facts) actionObject(a *Action, s *Subject, scope Scope) ActionObject {
 }
 
 // places returns the environments that an action changes: one, or all of a Pipeline.
-func (f *Facts) places(s *Subject, known map[Cluster]standing, scope Scope) []Place {
-	into := s.into()
+func (f *Facts) places(s *useraction.Subject, known map[Cluster]standing, scope Scope) []Place {
+	into := s.Into()
 	if s.Pipeline == nil {
-		return []Place{{Environment: into, Hidden: !scope.Pipelines.Has(s.namespace()), Absent: scope.Pipelines.Has(s.namespace())}}
+		return []Place{{Environment: into, Hidden: !scope.Pipelines.Has(s.Namespace()), Absent: scope.Pipelines.Has(s.Namespace())}}
 	}
 	var all []Place
 	for i := range s.Pipeline.Spec.Environments {
@@ -200,7 +191,7 @@ func (f *Facts) places(s *Subject, known map[Cluster]standing, scope Scope) []Pl
 	return all
 }
 
-func (f *Facts) place(s *Subject, i int, known map[Cluster]standing, scope Scope) Place {
+func (f *Facts) place(s *useraction.Subject, i int, known map[Cluster]standing, scope Scope) Place {
 	cell := f.cell(s.Pipeline, i, known, scope)
 	cell.Move = nil
 	p := Place{Environment: cell.Environment, Mark: cell.Mark(), Targets: slices.Clone(cell.Targets)}
@@ -217,11 +208,11 @@ func (f *Facts) place(s *Subject, i int, known map[Cluster]standing, scope Scope
 }
 
 // source returns the environment that a revision comes from; false if the viewer may not see it, or there is none.
-func (f *Facts) source(s *Subject, known map[Cluster]standing, scope Scope) (Place, bool) {
-	if s.Pipeline == nil || s.into() == "" {
+func (f *Facts) source(s *useraction.Subject, known map[Cluster]standing, scope Scope) (Place, bool) {
+	if s.Pipeline == nil || s.Into() == "" {
 		return Place{}, false
 	}
-	i := s.environment() - 1
+	i := s.Index() - 1
 	if s.Promotion != nil {
 		of := s.Promotion.Spec.Source.Environment
 		i = slices.IndexFunc(s.Pipeline.Spec.Environments, func(e pipelinesv1.Environment) bool { return e.Name == of })
@@ -233,14 +224,14 @@ func (f *Facts) source(s *Subject, known map[Cluster]standing, scope Scope) (Pla
 }
 
 // actionGates returns the gates of a promotion, or of the environment that a request is for.
-func (f *Facts) actionGates(a *Action, s *Subject) ActionGates {
+func (f *Facts) actionGates(a *useraction.Action, s *useraction.Subject) ActionGates {
 	p := s.Promotion
 	if p == nil {
 		g := ActionGates{Note: "The gates of the environment are judged when the hub has made the promotion."}
-		if a.Name == ActionRollback {
+		if a.Name == useraction.Rollback {
 			g.Note = "Only PromotionWindows that apply to rollbacks can block a rollback."
 		}
-		if of := s.Pipeline.PromotionFor(&s.Pipeline.Spec.Environments[s.environment()]); of != nil {
+		if of := s.Pipeline.PromotionFor(&s.Pipeline.Spec.Environments[s.Index()]); of != nil {
 			g.Manual = of.Manual
 		}
 		return g
@@ -250,7 +241,7 @@ func (f *Facts) actionGates(a *Action, s *Subject) ActionGates {
 		g.Gates = gateList(p.Status.Gates)
 	}
 	switch {
-	case a.Name == ActionRetry:
+	case a.Name == useraction.Retry:
 		g.Note = "All gates are judged again when the promotion starts."
 	case len(g.Gates) == 0:
 		g.Note = "No gate blocks this promotion."
@@ -259,44 +250,4 @@ func (f *Facts) actionGates(a *Action, s *Subject) ActionGates {
 		g.Expected = p.Status.ExpectedTime.Time
 	}
 	return g
-}
-
-// revisions returns the revisions of a Pipeline that can be promoted into the environment of a subject:
-// those that its environments run, in their order, then those of its promotions, newest first.
-func (f *Facts) revisions(s *Subject) []RevisionOption {
-	p, i := s.Pipeline, s.environment()
-	rejected := decision.Rejects(p, i)
-	var all []RevisionOption
-	find := func(one string) int {
-		return slices.IndexFunc(all, func(o RevisionOption) bool { return revision.Same(o.Revision, one) })
-	}
-	note := func(one, environment string) {
-		j := find(one)
-		if j < 0 {
-			if one == "" || len(all) >= maxOptions || rejected(one) {
-				return
-			}
-			all = append(all, RevisionOption{Revision: one})
-			j = len(all) - 1
-		}
-		if environment != "" && !slices.Contains(all[j].Runs, environment) {
-			all[j].Runs = append(all[j].Runs, environment)
-		}
-	}
-	for e := range p.Spec.Environments {
-		name := p.Spec.Environments[e].Name
-		if status := p.Status.Environments[name]; status != nil {
-			for t := range status.Targets {
-				note(status.Targets[t].Revision, name)
-			}
-		}
-	}
-	of := f.promotionsOf(p)
-	slices.SortFunc(of, func(a, b capstanv1.Promotion) int {
-		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
-	for j := range of {
-		note(of[j].Spec.Revision, "")
-	}
-	return all
 }

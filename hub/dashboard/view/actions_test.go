@@ -10,6 +10,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/useraction"
 )
 
 // actor is a Scope with all rights.
@@ -94,7 +95,7 @@ func TestActionPageOfHostileNames(t *testing.T) {
 	page, ok := ActionPage(f, actor(), "pipelines", []string{"apps", "shop", "promote", hostile})
 	g.Expect(ok).To(BeTrue())
 	g.Expect(page.Form).To(BeTrue())
-	g.Expect(data[RevisionOption](page, "revisions")).To(Equal([]RevisionOption{{Revision: "1.2.0", Runs: []string{"dev"}}}))
+	g.Expect(data[useraction.Revision](page, "revisions")).To(Equal([]useraction.Revision{{Revision: "1.2.0", Runs: []string{"dev"}}}))
 	g.Expect(data[Place](page, "source")[0].Environment).To(Equal("prod/canary"))
 	p.Spec.Reject = []string{">=1.2.0"}
 	f.Pipelines[0] = *p

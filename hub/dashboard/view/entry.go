@@ -8,6 +8,7 @@ import (
 	"time"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/useraction"
 )
 
 // shownCommit is how many digits of a commit are shown: as many as Git shows in a large repository.
@@ -185,7 +186,7 @@ func (f *Facts) entries(promotions []*capstanv1.Promotion, scope Scope) []Block 
 	for _, p := range promotions {
 		e := EntryOf(p, scope)
 		e.Origin = f.origin(p)
-		e.Actions = slices.DeleteFunc(f.ActionsOf(p, scope), func(l ActionLink) bool { return l.Name == ActionApprove })
+		e.Actions = slices.DeleteFunc(f.ActionsOf(p, scope), func(l ActionLink) bool { return l.Name == useraction.Approve })
 		blocks = append(blocks, Block{ID: entryID(e.Namespace, e.Name), List: "entries", Template: "entry", Data: e})
 	}
 	return blocks
@@ -226,15 +227,10 @@ func EntryOf(p *capstanv1.Promotion, scope Scope) Entry {
 	if a := p.Status.Attempt; a != nil {
 		e.Attempts, e.Failure = a.Number, a.Error
 	}
-	if Approvable(p) && scope.Approve.Has(p.Namespace) {
+	if useraction.Approvable(p) && scope.Approve.Has(p.Namespace) {
 		e.Approve = ApprovePath(p.Namespace, p.Name)
 	}
 	return e
-}
-
-// Approvable reports whether a promotion waits for an approval.
-func Approvable(p *capstanv1.Promotion) bool {
-	return p.Status.Phase != "" && p.WaitsForApproval()
 }
 
 // who returns the text that says how a promotion was approved.
@@ -243,9 +239,9 @@ func who(p *capstanv1.Promotion) string {
 	case p.Status.Approval != nil && p.Status.Approval.Method == capstanv1.ApprovalByHTTP:
 		return "approved by " + p.Status.Approval.By + " (signed call)"
 	case p.Status.Approval != nil:
-		return "approved by " + p.Status.Approval.By + quoted(p.Status.Approval.Comment)
+		return "approved by " + p.Status.Approval.By + useraction.Quoted(p.Status.Approval.Comment)
 	case p.Approved():
-		return "approved by " + p.Spec.Approval.By + quoted(p.Spec.Approval.Comment)
+		return "approved by " + p.Spec.Approval.By + useraction.Quoted(p.Spec.Approval.Comment)
 	case p.Rejected():
 		return "rejected by " + p.Spec.Rejection.By
 	case p.Spec.Manual && p.Status.Phase == capstanv1.PhaseSucceeded:

@@ -8,6 +8,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/promotions"
 )
 
 // Tone is the severity of a state; lists are sorted by it. It selects icon and colour,
@@ -94,40 +95,23 @@ const stalledWord, stalledPrefix = "Stalled", "Stalled: "
 // phaseMark returns the Mark of a promotion.
 func phaseMark(phase capstanv1.PromotionPhase, stalled bool) Mark {
 	if stalled && !phase.Finished() {
-		return Mark{Warning, stalledPrefix + phaseWord(phase)}
+		return Mark{Warning, stalledPrefix + promotions.PhaseWord(phase)}
 	}
 	switch phase {
 	case capstanv1.PhaseAwaitingApproval:
-		return Mark{Asking, phaseWord(phase)}
+		return Mark{Asking, promotions.PhaseWord(phase)}
 	case "", capstanv1.PhaseAwaitingGates, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout, capstanv1.PhaseVerifying:
-		return Mark{Busy, phaseWord(phase)}
+		return Mark{Busy, promotions.PhaseWord(phase)}
 	case capstanv1.PhaseSucceeded:
-		return Mark{Good, phaseWord(phase)}
+		return Mark{Good, promotions.PhaseWord(phase)}
 	case capstanv1.PhaseFailed:
-		return Mark{Bad, phaseWord(phase)}
+		return Mark{Bad, promotions.PhaseWord(phase)}
 	case capstanv1.PhaseRejected:
-		return Mark{Warning, phaseWord(phase)}
+		return Mark{Warning, promotions.PhaseWord(phase)}
 	case capstanv1.PhaseSuperseded:
-		return Mark{Idle, phaseWord(phase)}
+		return Mark{Idle, promotions.PhaseWord(phase)}
 	}
 	return Mark{Idle, string(phase)}
-}
-
-func phaseWord(phase capstanv1.PromotionPhase) string {
-	switch phase {
-	case capstanv1.PhaseAwaitingGates:
-		return "Awaiting gates"
-	case capstanv1.PhaseAwaitingApproval:
-		return "Awaiting approval"
-	case capstanv1.PhaseAwaitingMerge:
-		return "Awaiting merge"
-	case capstanv1.PhaseAwaitingRollout:
-		return "Awaiting rollout"
-	case "":
-		return "Decided"
-	case capstanv1.PhasePromoting, capstanv1.PhaseVerifying, capstanv1.PhaseSucceeded, capstanv1.PhaseFailed, capstanv1.PhaseRejected, capstanv1.PhaseSuperseded:
-	}
-	return string(phase)
 }
 
 func stalled(p *capstanv1.Promotion) bool {

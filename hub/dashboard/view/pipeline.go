@@ -7,6 +7,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/useraction"
 )
 
 const (
@@ -142,7 +143,7 @@ func (f *Facts) attempts(promotions []*capstanv1.Promotion, scope Scope) []Block
 func approving(of []*capstanv1.Promotion) []Approving {
 	var all []Approving
 	for _, p := range of {
-		if Approvable(p) && len(all) < maxApprovals {
+		if useraction.Approvable(p) && len(all) < maxApprovals {
 			all = append(all, Approving{Name: p.Name, Retry: p.Run()})
 		}
 	}

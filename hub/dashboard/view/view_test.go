@@ -17,6 +17,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/useraction"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -375,10 +376,10 @@ func TestApprovalOfARetry(t *testing.T) {
 	g := NewWithT(t)
 	p := promotion(&facts().Pipelines[0], 1, "prod", "1", capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingApproval, Retry: 1})
 	p.Spec.Manual, p.Spec.Retry, p.Spec.Approval = true, 1, &capstanv1.Approval{By: "ada"}
-	g.Expect(Approvable(&p)).To(BeTrue())
+	g.Expect(useraction.Approvable(&p)).To(BeTrue())
 	g.Expect(who(&p)).To(Equal("needs an approval"))
 	p.Spec.Approval = &capstanv1.Approval{By: "ada", Retry: 1}
-	g.Expect(Approvable(&p)).To(BeFalse())
+	g.Expect(useraction.Approvable(&p)).To(BeFalse())
 	g.Expect(who(&p)).To(Equal("approved by ada"))
 }
 

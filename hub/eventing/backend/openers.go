@@ -9,8 +9,11 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 	"github.com/capstan-hub/capstan/hub/eventing/sink"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/beb"
+	"github.com/capstan-hub/capstan/hub/eventing/sink/chat"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/flux"
+	"github.com/capstan-hub/capstan/hub/eventing/sink/msteams"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/nats"
+	"github.com/capstan-hub/capstan/hub/eventing/sink/slack"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/sqs"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/webhook"
 )
@@ -39,7 +42,16 @@ func Openers(w SinkOptions) map[string]Opener {
 	if w.Clock == nil {
 		w.Clock = clock.RealClock{}
 	}
+	inChat := func(service chat.Service) Opener {
+		return func(o Opening) (sink.Sink, error) {
+			return chat.Open(chat.Options{
+				Service: service, Config: o.Config, Secret: o.Secret, DashboardURL: w.DashboardURL, Clock: w.Clock, AllowLoopback: w.AllowLoopback,
+			})
+		}
+	}
 	return map[string]Opener{
+		"slack":   inChat(slack.Service()),
+		"msteams": inChat(msteams.Service()),
 		"nats": func(o Opening) (sink.Sink, error) {
 			return nats.Open(nats.Options{Config: o.Config, Secret: o.Secret, Name: "capstan " + o.Name, Owner: w.HubID + "/" + o.Name, AllowLoopback: w.AllowLoopback, Changed: o.Changed})
 		},

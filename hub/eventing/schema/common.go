@@ -20,7 +20,7 @@ func publishing(only ...string) []Key {
 		{
 			Name: "eventTypes", Type: List, Default: `["*"]`, Example: `["promotion.*"]`, Only: only,
 			Description: "Which events are sent: patterns of the type without its prefix, where * matches any text.",
-			Constraints: []Constraint{NotEmpty(), Matching(`^[A-Za-z0-9.*]{1,128}$`, "entries must hold letters, digits, dots and * only")},
+			Constraints: eventTypes(),
 		},
 		{
 			Name: "eventTypePrefix", Type: String, Default: "dev.capstan", Only: only,
@@ -54,6 +54,11 @@ func publishing(only ...string) []Key {
 			Constraints: []Constraint{Matching(secretName, "must be the name of an EventingBackend")},
 		},
 	}
+}
+
+// eventTypes returns the constraints of the key eventTypes.
+func eventTypes() []Constraint {
+	return []Constraint{NotEmpty(), Matching(`^[A-Za-z0-9.*]{1,128}$`, "entries must hold letters, digits, dots and * only")}
 }
 
 // backoffGrows: retryBackoffMax is not less than retryBackoff.

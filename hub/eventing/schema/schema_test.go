@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/eventing/event" //nolint:depguard // The defaults select from the catalogue.
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 )
 
@@ -99,8 +100,8 @@ func TestResolve(t *testing.T) {
 	}{
 		"empty list":           {"type: nats\nconfig: []", one(value, "url", "", "must be set: required for backend type nats")},
 		"missing keys by name": {"type: beb", one(value, "secretRef", "", "must be set: required for backend type beb")},
-		"unknown type":         {"type: kafka\nconfig: [{a: b}]", one(value, "type", "kafka", "must be one of nats, beb, sqs, http, flux")},
-		"no type":              {"type: ''", one(value, "type", "", "must be one of nats, beb, sqs, http, flux")},
+		"unknown type":         {"type: kafka\nconfig: [{a: b}]", one(value, "type", "kafka", "must be one of nats, beb, sqs, http, flux, slack, msteams")},
+		"no type":              {"type: ''", one(value, "type", "", "must be one of nats, beb, sqs, http, flux, slack, msteams")},
 		"case of the type":     {"type: NATS\nconfig: [{url: 'nats://a:4222, tls://b'}]", nil},
 		"integral float":       {"type: nats\nconfig: [{url: 'nats://a'}, {maxInFlightMessages: 1e1}]", nil},
 		"fraction":             {"type: nats\nconfig: [{url: 'nats://a'}, {maxInFlightMessages: 1.5}]", one(dataType, "maxInFlightMessages", "1.5", "should be of type int")},
@@ -118,11 +119,16 @@ func TestResolve(t *testing.T) {
 		"duration":            {"type: beb\nconfig: [{secretRef: s}, {requestTimeout: 5}]", one(dataType, "requestTimeout", "5", "should be of type duration")},
 		"duration out of range": {"type: beb\nconfig: [{secretRef: s}, {requestTimeout: 61s}]",
 			one(value, "requestTimeout", "61s", "must be set between 100ms and 1m")},
-		"bool":             {"type: http\nconfig: [{url: 'https://a'}, {insecureHttp: 'yes'}]", one(dataType, "insecureHttp", "yes", "should be of type bool")},
-		"rule":             {"type: http\nconfig: [{url: 'http://a'}]", one(value, "url", "http://a", "must be https unless insecureHttp is true")},
-		"list":             {"type: beb\nconfig: [{secretRef: s}, {eventTypes: promotion}]", one(dataType, "eventTypes", "promotion", "should be of type list")},
-		"entries":          {"type: beb\nconfig: [{secretRef: s}, {eventTypes: [1]}]", one(dataType, "eventTypes", "[1]", "entries should be of type string")},
-		"empty list value": {"type: beb\nconfig: [{secretRef: s}, {eventTypes: []}]", one(value, "eventTypes", "[]", "must not be empty")},
+		"bool":              {"type: http\nconfig: [{url: 'https://a'}, {insecureHttp: 'yes'}]", one(dataType, "insecureHttp", "yes", "should be of type bool")},
+		"unsigned":          {"type: http\nconfig: [{url: 'https://a'}, {signature: standard}]", one(value, "secretRef", "", "must be set when signature is standard")},
+		"unknown signature": {"type: http\nconfig: [{url: 'https://a'}, {signature: v1}]", one(value, "signature", "v1", "must be one of v2, standard")},
+		"template":          {"type: slack\nconfig: [{secretRef: s}, {template: '{{range .Text}}x{{end}}'}]", one(value, "template", "{{range .Text}}x{{end}}", `{{range .Text}}x{{end}}: only text, fields, if and with are allowed`)},
+		"empty template":    {"type: msteams\nconfig: [{secretRef: s}, {template: ''}]", one(value, "template", "", "is empty")},
+		"good template":     {"type: msteams\nconfig: [{secretRef: s}, {template: '{{.Title}}'}]", nil},
+		"rule":              {"type: http\nconfig: [{url: 'http://a'}]", one(value, "url", "http://a", "must be https unless insecureHttp is true")},
+		"list":              {"type: beb\nconfig: [{secretRef: s}, {eventTypes: promotion}]", one(dataType, "eventTypes", "promotion", "should be of type list")},
+		"entries":           {"type: beb\nconfig: [{secretRef: s}, {eventTypes: [1]}]", one(dataType, "eventTypes", "[1]", "entries should be of type string")},
+		"empty list value":  {"type: beb\nconfig: [{secretRef: s}, {eventTypes: []}]", one(value, "eventTypes", "[]", "must not be empty")},
 		"secret of another namespace": {"type: beb\nconfig: [{secretRef: other/s}]",
 			one(value, "secretRef", "other/s", "must be the name of a Secret in the same namespace")},
 		"password in a URL": {"type: nats\nconfig: [{url: 'nats://joe:hunter2@a'}]",
@@ -234,7 +240,7 @@ func TestNATSURLIsChecked(t *testing.T) {
 func TestDiscovery(t *testing.T) {
 	g := NewWithT(t)
 	r := types(t, "")
-	g.Expect(r.Types()).To(Equal([]string{"nats", "beb", "sqs", "http", "flux"}))
+	g.Expect(r.Types()).To(Equal([]string{"nats", "beb", "sqs", "http", "flux", "slack", "msteams"}))
 	d, known := r.Describe("nats")
 	g.Expect(known).To(BeTrue())
 	raw, err := json.Marshal(d)
@@ -379,4 +385,19 @@ func TestEqualAndFixed(t *testing.T) {
 		{Type: eventingv1.InvalidValue, Config: "streamName", Value: "other", Error: "cannot be changed from capstan while the backend exists"},
 		{Type: eventingv1.InvalidValue, Config: "streamStorage", Value: "memory", Error: "cannot be changed from file while the backend exists"},
 	}))
+}
+
+// By default a channel receives what waits for an approval, and the warnings and errors of promotions.
+func TestChatDefaults(t *testing.T) {
+	g := NewWithT(t)
+	for _, s := range []schema.Schema{schema.Slack(), schema.MSTeams()} {
+		entries, err := eventingv1.NewConfig(map[string]any{"secretRef": "s"})
+		g.Expect(err).NotTo(HaveOccurred())
+		c, invalid := s.Resolve(entries)
+		g.Expect(invalid).To(BeEmpty())
+		for _, entry := range event.Catalogue() {
+			wanted := entry.Kind == event.PromotionWaiting || entry.Kind.Object() == "promotion" && entry.Severity != event.Info
+			g.Expect(entry.Kind.Matches(c.List("eventTypes"))).To(Equal(wanted), string(entry.Kind))
+		}
+	}
 }

@@ -45,11 +45,16 @@ func HTTP() Schema {
 			Name: "insecureHttp", Type: Bool, Default: "false",
 			Description: "Whether url may be plain http. Then the events are not encrypted on the network.",
 		},
-		secretKey(false, "`token`, or `username` and `password`; `hmac-key` to sign with; and `ca.crt`, `tls.crt` and `tls.key`"),
+		secretKey(false, "`token`, or `username` and `password`; `hmac-key`, and `hmac-key-previous` for signature standard, to sign with; and `ca.crt`, `tls.crt` and `tls.key`"),
 		{
 			Name: "contentMode", Type: Enum, Default: "structured",
 			Description: "Whether an event's attributes are headers or part of the body.",
 			Constraints: []Constraint{OneOf("binary", "structured")},
+		},
+		{
+			Name: SignatureKey, Type: Enum, Default: SignatureV2,
+			Description: "Form of the signature with `hmac-key`: that of calls to the hub (v2), or of Standard Webhooks (standard).",
+			Constraints: []Constraint{OneOf(SignatureV2, SignatureStandard)},
 		},
 		{
 			Name: "abuseProtection", Type: Bool, Default: "false",
@@ -61,7 +66,22 @@ func HTTP() Schema {
 			Constraints: []Constraint{Schemes("https", "http")},
 		},
 	}
-	return Schema{Type: "http", Title: "CloudEvents webhook", Keys: append(keys, publishing()...), Rules: []Rule{backoffGrows, httpIsMeant}}
+	return Schema{Type: "http", Title: "CloudEvents webhook", Keys: append(keys, publishing()...), Rules: []Rule{backoffGrows, httpIsMeant, standardIsSigned}}
+}
+
+// SignatureKey is the key of the form of signatures, and its values.
+const (
+	SignatureKey      = "signature"
+	SignatureV2       = "v2"
+	SignatureStandard = "standard"
+)
+
+// standardIsSigned: who chooses a form of signatures has a key to sign with.
+func standardIsSigned(c Config) (key, text string) {
+	if c.String(SignatureKey) == SignatureStandard && !c.IsSet("secretRef") {
+		return "secretRef", "must be set when signature is standard"
+	}
+	return "", ""
 }
 
 func httpIsMeant(c Config) (key, text string) {

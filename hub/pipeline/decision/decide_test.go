@@ -263,6 +263,42 @@ func TestLateArrivalInAnEnvironmentThatReturned(t *testing.T) {
 	g.Expect(brought(arrived, sent("1.11", capstanv1.PhaseAwaitingRollout))).To(HaveValue(Equal(arrived)), "it arrived before the newer one was sent")
 }
 
+// A promotion was superseded after it was carried out. Its revision goes on if all that came after it
+// brought nothing new: the merge of the promotion itself, or of those behind it.
+func TestWhatBroughtNothingNewReplacesNothing(t *testing.T) {
+	g := NewWithT(t)
+	merged := func(reason PhaseReason) Entry {
+		e := entry(2, "b", 2, capstanv1.PhaseSuperseded)
+		e.Reason, e.CarriedOut = string(reason), true
+		return e
+	}
+	ended := func(n int64, phase capstanv1.PromotionPhase, reason PhaseReason) Entry {
+		e := entry(n, "c", n, phase)
+		e.Reason = string(reason)
+		return e
+	}
+	before := entry(1, "a", 1, capstanv1.PhaseSucceeded)
+	brought := func(entries ...Entry) string {
+		if e := NewLedger(append(entries, before), 0).LastBrought(); e != nil {
+			return e.Revision
+		}
+		return ""
+	}
+	nothing := ended(3, capstanv1.PhaseSuperseded, NothingNew)
+	for _, reason := range []PhaseReason{SourceMovedOn, NewerPromotion} {
+		g.Expect(brought(merged(reason), nothing)).To(Equal("b"))
+		g.Expect(brought(merged(reason), nothing, ended(4, capstanv1.PhaseSuperseded, NothingNew))).To(Equal("b"))
+		g.Expect(brought(merged(reason))).To(Equal("a"), "what replaced it has no promotion yet")
+		g.Expect(brought(merged(reason), ended(3, capstanv1.PhasePromoting, ""))).To(Equal("a"), "it may bring something")
+		g.Expect(brought(merged(reason), ended(3, capstanv1.PhaseSuperseded, SourceMovedOn), ended(4, capstanv1.PhaseSuperseded, NothingNew))).To(Equal("a"), "not each")
+		g.Expect(brought(merged(reason), nothing, ended(4, capstanv1.PhasePromoting, ""))).To(Equal("a"))
+		open := merged(reason)
+		open.CarriedOut = false
+		g.Expect(brought(open, nothing)).To(Equal("a"), "it was not merged")
+	}
+	g.Expect(brought(merged(EnvironmentMovedOn), nothing)).To(Equal("a"))
+}
+
 // The numbers of a re-created Pipeline continue those of the former one, and its own
 // promotions are newer than all of those.
 func TestLedgerOfFormerPipelines(t *testing.T) {

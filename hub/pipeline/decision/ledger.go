@@ -59,6 +59,9 @@ type Entry struct {
 	Hold int64
 	// Clusters of its wave, as namespace/name, in order; nil if its environment has no waves.
 	Clusters []string
+	// NothingNewer: there are newer promotions into the environment, and each ended because it brought
+	// nothing new. MarkNothingNewer sets it.
+	NothingNewer bool
 }
 
 // Rollback returns whether the promotion puts an earlier revision back.
@@ -71,10 +74,23 @@ func (e Entry) OutOfTurn() bool { return e.Request != "" || e.Rollback() }
 // succeeded, or it was carried out and the end of the roll-out was not observed, because
 // the Pipeline was deleted or the environment was removed from it. One that was superseded
 // by a newer revision does not count: its revision arrived too late to be promoted further.
+// It does count if the newer revision brought nothing new, as when the first environment got
+// the merge of the promotion itself: no other promotion brings what it brought.
 // LastBrought also compares it with newer promotions.
 func (e Entry) Brought() bool {
-	return e.Phase == capstanv1.PhaseSucceeded || e.CarriedOut && e.Phase == capstanv1.PhaseSuperseded &&
-		(e.Reason == string(PipelineDeleted) || e.Reason == string(EnvironmentRemoved))
+	unobserved := e.Reason == string(PipelineDeleted) || e.Reason == string(EnvironmentRemoved)
+	replaced := e.Reason == string(SourceMovedOn) || e.Reason == string(NewerPromotion)
+	return e.Phase == capstanv1.PhaseSucceeded || e.CarriedOut && e.Phase == capstanv1.PhaseSuperseded && (unobserved || replaced && e.NothingNewer)
+}
+
+// MarkNothingNewer sets NothingNewer of the promotions into one environment, the newest first.
+func MarkNothingNewer(entries []Entry) {
+	nothing := false
+	for i := range entries {
+		e := &entries[i]
+		e.NothingNewer = nothing
+		nothing = (i == 0 || nothing) && e.Phase == capstanv1.PhaseSuperseded && e.Reason == string(NothingNew)
+	}
 }
 
 // EntryOf returns the Entry of a Promotion.
@@ -148,6 +164,7 @@ func ledger(entries []Entry, mark int64) Ledger {
 			cmp.Compare(b.Number, a.Number),
 		)
 	})
+	MarkNothingNewer(entries)
 	return Ledger{entries: entries, mark: mark}
 }
 

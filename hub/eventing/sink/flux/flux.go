@@ -2,11 +2,8 @@ package flux
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
-	"net"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 
@@ -44,31 +41,25 @@ type Options struct {
 
 // Sink posts to one notification-controller.
 type Sink struct {
-	o      Options
-	url    *url.URL
-	client *http.Client
-	dialer *net.Dialer
-	tls    *tls.Config
+	o        Options
+	endpoint *wire.Endpoint
 }
 
 var _ sink.Sink = &Sink{}
 
 // Open makes a Sink without a connection.
 func Open(o Options) (*Sink, error) {
-	secure, _, err := wire.TLS(nil)
+	endpoint, err := wire.NewEndpoint(wire.EndpointOptions{
+		URL: o.Config.String("url"), Connections: int(o.Config.Int("maxInFlightMessages")), AllowLoopback: o.AllowLoopback,
+	})
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{o: o, dialer: wire.Dialer(o.AllowLoopback), tls: secure}
-	if s.url, err = url.Parse(o.Config.String("url")); err != nil {
-		return nil, wire.Bare(err)
-	}
-	s.client = wire.HTTPClient(wire.HTTPOptions{TLS: secure, AllowLoopback: o.AllowLoopback, Connections: int(o.Config.Int("maxInFlightMessages"))})
-	return s, nil
+	return &Sink{o: o, endpoint: endpoint}, nil
 }
 
 // Ping connects to notification-controller: it has no request that has no effect.
-func (s *Sink) Ping(ctx context.Context) error { return wire.Connect(ctx, s.dialer, s.tls, s.url) }
+func (s *Sink) Ping(ctx context.Context) error { return s.endpoint.Connect(ctx) }
 
 // Publish implements sink.Sink.
 func (s *Sink) Publish(ctx context.Context, e ce.Event) error {
@@ -80,23 +71,23 @@ func (s *Sink) Publish(ctx context.Context, e ce.Event) error {
 	if err != nil {
 		return sink.Errorf(sink.Refused, "malformed", "encoding event %s as a Flux event: %w", e.ID(), err)
 	}
-	request, err := wire.Post(ctx, s.url, "application/json", body)
+	request, err := wire.Post(ctx, s.endpoint.URL, "application/json", body)
 	if err != nil {
 		return err
 	}
-	answer, err := wire.Send(s.client, request)
+	answer, err := wire.Send(s.endpoint.Client, request) //nolint:bodyclose // It is closed.
 	switch {
 	case err != nil:
 		return err
 	case answer.StatusCode/100 == 2, answer.StatusCode == http.StatusTooManyRequests && answer.Header.Get(limitHeader) != "":
 		return nil
 	}
-	return wire.StatusError(s.url.Host, answer, s.o.Clock)
+	return wire.StatusError(s.endpoint.URL.Host, answer, s.o.Clock)
 }
 
 // Close implements sink.Sink.
 func (s *Sink) Close(context.Context) error {
-	s.client.CloseIdleConnections()
+	s.endpoint.Close()
 	return nil
 }
 
@@ -147,7 +138,7 @@ func severity(s event.Severity) string {
 
 // reasons of the Flux events whose kind is not the reason in CamelCase, and those that are the
 // name of a phase or a term of docs/promotion-life.md.
-var reasons = map[event.Kind]string{
+var reasons = map[event.Kind]string{ //nolint:exhaustive // The others have the word of their kind.
 	event.PromotionDetected:   "PromotionCreated",
 	event.PromotionRolledBack: "RollbackCreated",
 	event.PromotionBlocked:    "GatesClosed",

@@ -41,7 +41,7 @@ type Notice struct {
 
 // titles of the events of promotions. The rest of the line names the revision, the Pipeline and
 // the environment.
-var titles = map[event.Kind]string{
+var titles = map[event.Kind]string{ //nolint:exhaustive // Only events of promotions have one.
 	event.PromotionDetected:   "Promotion created",
 	event.PromotionRolledBack: "Rollback created",
 	event.PromotionBlocked:    "Promotion blocked by a gate",

@@ -10,6 +10,12 @@
 // X-Signature-Timestamp and hex SHA-256 of the body. In binary mode the attributes are
 // headers, which are not signed: put data that must be authentic into the body.
 //
+// With `signature: standard` each call has the headers of Standard Webhooks instead (specification at
+// standardwebhooks.com; the code that signs is that of its authors). webhook-id is the id of the
+// event, the same for each attempt; webhook-timestamp is the time of the attempt. With
+// hmac-key-previous in the Secret there are two signatures, so that receivers can change the key one
+// after the other. As there, method and path are not signed.
+//
 // Classes of the answers:
 //
 //	2xx               published

@@ -1,12 +1,8 @@
 package webhook
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
-	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync/atomic"
 
@@ -24,6 +20,7 @@ const (
 	keyUsername = "username"
 	keyPassword = "password"
 	keyHMAC     = "hmac-key"
+	keyPrevious = "hmac-key-previous"
 )
 
 // Headers of the abuse protection of CloudEvents webhooks.
@@ -48,12 +45,9 @@ type Options struct {
 // Sink posts to one URL.
 type Sink struct {
 	o         Options
-	url       *url.URL
-	client    *http.Client
-	dialer    *net.Dialer
-	tls       *tls.Config
+	endpoint  *wire.Endpoint
 	authorize func(*http.Request)
-	hmac      []byte
+	sign      signer
 	// allowed is set when the receiver has given its permission.
 	allowed atomic.Bool
 }
@@ -62,24 +56,20 @@ var _ sink.Sink = &Sink{}
 
 // Open makes a Sink without a connection. The error is of class wire.ErrSecret.
 func Open(o Options) (*Sink, error) {
-	secure, _, err := wire.TLS(o.Secret)
+	endpoint, err := wire.NewEndpoint(wire.EndpointOptions{
+		URL: o.Config.String("url"), Proxy: o.Config.String("proxyUrl"), Secret: o.Secret,
+		Connections: int(o.Config.Int("maxInFlightMessages")), AllowLoopback: o.AllowLoopback,
+	})
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{o: o, hmac: bytes.TrimSpace(o.Secret[keyHMAC]), dialer: wire.Dialer(o.AllowLoopback), tls: secure}
-	if s.url, err = url.Parse(o.Config.String("url")); err != nil {
-		return nil, wire.Bare(err)
+	s := &Sink{o: o, endpoint: endpoint}
+	if s.sign, err = signature(o.Config.String("signature"), o.Secret); err != nil {
+		return nil, err
 	}
 	if s.authorize, err = authorization(o.Secret); err != nil {
 		return nil, err
 	}
-	client := wire.HTTPOptions{TLS: secure, AllowLoopback: o.AllowLoopback, Connections: int(o.Config.Int("maxInFlightMessages"))}
-	if proxy := o.Config.String("proxyUrl"); proxy != "" {
-		if client.Proxy, err = url.Parse(proxy); err != nil {
-			return nil, wire.Bare(err)
-		}
-	}
-	s.client = wire.HTTPClient(client)
 	return s, nil
 }
 
@@ -110,11 +100,7 @@ func (s *Sink) Ping(ctx context.Context) error {
 	if s.o.Config.Bool("abuseProtection") {
 		return s.handshake(ctx)
 	}
-	to := s.url
-	if proxy := s.o.Config.String("proxyUrl"); proxy != "" {
-		to, _ = url.Parse(proxy) // Open has parsed it.
-	}
-	return wire.Connect(ctx, s.dialer, s.tls, to)
+	return s.endpoint.Connect(ctx)
 }
 
 // handshake requests the permission of the receiver and keeps the result.
@@ -126,18 +112,18 @@ func (s *Sink) handshake(ctx context.Context) error {
 
 // permission returns nil if the receiver allows events of this origin.
 func (s *Sink) permission(ctx context.Context) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodOptions, s.url.String(), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodOptions, s.endpoint.URL.String(), nil)
 	if err != nil {
-		return wire.CallError(s.url.Host, err)
+		return wire.CallError(s.endpoint.URL.Host, err)
 	}
 	request.Header.Set(requestOrigin, s.o.Origin)
 	s.authorize(request)
-	answer, err := wire.Do(s.client, request, s.o.Clock)
+	answer, err := wire.Do(s.endpoint.Client, request, s.o.Clock)
 	if err != nil {
 		return err
 	}
 	if origin := answer.Get(allowedOrigin); origin != "*" && !strings.EqualFold(origin, s.o.Origin) {
-		return sink.Errorf(sink.Unavailable, "not-allowed", "%s does not allow events of origin %s: it must answer OPTIONS with the header %s", s.url.Host, s.o.Origin, allowedOrigin)
+		return sink.Errorf(sink.Unavailable, "not-allowed", "%s does not allow events of origin %s: it must answer OPTIONS with the header %s", s.endpoint.URL.Host, s.o.Origin, allowedOrigin)
 	}
 	return nil
 }
@@ -149,20 +135,20 @@ func (s *Sink) Publish(ctx context.Context, e ce.Event) error {
 			return err
 		}
 	}
-	request, body, err := wire.Request(ctx, s.url, e, s.o.Config.String("contentMode") == "structured")
+	request, body, err := wire.Request(ctx, s.endpoint.URL, e, s.o.Config.String("contentMode") == "structured")
 	if err != nil {
 		return err
 	}
 	s.authorize(request)
-	if len(s.hmac) > 0 {
-		sign(request, s.hmac, s.o.Clock.Now(), body)
+	if err := s.sign(request, e.ID(), s.o.Clock.Now(), body); err != nil {
+		return err
 	}
-	_, err = wire.Do(s.client, request, s.o.Clock)
+	_, err = wire.Do(s.endpoint.Client, request, s.o.Clock)
 	return err
 }
 
 // Close implements sink.Sink.
 func (s *Sink) Close(context.Context) error {
-	s.client.CloseIdleConnections()
+	s.endpoint.Close()
 	return nil
 }

@@ -20,7 +20,7 @@ const maxDrain = 64 << 10
 // Do sends a request and returns the headers of a 2xx answer. The error is a CallError or a
 // StatusError.
 func Do(client *http.Client, request *http.Request, now clock.PassiveClock) (http.Header, error) {
-	answer, err := Send(client, request)
+	answer, err := Send(client, request) //nolint:bodyclose // It is closed.
 	if err != nil {
 		return nil, err
 	}
@@ -33,13 +33,21 @@ func Do(client *http.Client, request *http.Request, now clock.PassiveClock) (htt
 // Send sends a request and returns the answer, whatever its status is. Its body is read and
 // closed. The error is a CallError.
 func Send(client *http.Client, request *http.Request) (*http.Response, error) {
+	answer, _, err := SendAndRead(client, request, 0)
+	return answer, err
+}
+
+// SendAndRead is Send, and returns the first limit bytes of the body. The body may be secret: no
+// error may contain it. It is shorter if the connection ends early.
+func SendAndRead(client *http.Client, request *http.Request, limit int64) (*http.Response, []byte, error) {
 	answer, err := client.Do(request)
 	if err != nil {
-		return nil, CallError(request.URL.Host, err)
+		return nil, nil, CallError(request.URL.Host, err)
 	}
+	body, _ := io.ReadAll(io.LimitReader(answer.Body, limit))
 	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, maxDrain))
 	_ = answer.Body.Close()
-	return answer, nil
+	return answer, body, nil
 }
 
 // CallError returns the Error of a call without an answer.
