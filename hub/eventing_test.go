@@ -138,7 +138,7 @@ func TestEventingInTheHub(t *testing.T) {
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(string(body)).To(MatchJSON(`["nats","beb","sqs","http","flux","slack","msteams"]`))
+	g.Expect(string(body)).To(MatchJSON(`["nats","beb","sqs","http","flux","slack","msteams","commitstatus"]`))
 
 	names := map[string]bool{}
 	families, err := registry.Gather()

@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,17 +14,6 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/provider"
-)
-
-// Keys of the Secret: weave's, and Flux' for a GitHub App.
-const (
-	keyUsername     = "username"
-	keyPassword     = "password"
-	keyToken        = "token"
-	keyCA           = "caFile"
-	keyApp          = "githubAppID"
-	keyInstallation = "githubAppInstallationID"
-	keyPrivateKey   = "githubAppPrivateKey"
 )
 
 // unusedFor is how long an unused connection is kept, or as long as an act may take if that is
@@ -103,7 +89,7 @@ func (c *connections) get(ctx context.Context, p *capstanv1.Promotion) (*connect
 		return nil, version, err
 	}
 	made, err := provider.New(provider.Options{
-		Type: spec.Type, URL: spec.URL, APIURL: spec.APIURL, Credentials: credentials, CABundle: secret.Data[keyCA],
+		Type: spec.Type, URL: spec.URL, APIURL: spec.APIURL, Credentials: credentials, CABundle: secret.Data[provider.KeyCA],
 		AllowLoopback: c.o.AllowLoopback, Proxy: c.o.Proxy, Timeout: c.o.Timeout, Clock: c.o.Clock,
 	})
 	if err != nil {
@@ -117,40 +103,11 @@ func (c *connections) get(ctx context.Context, p *capstanv1.Promotion) (*connect
 
 // credentialsOf reads the credentials of a Secret. Its errors show no value.
 func credentialsOf(secret *corev1.Secret) (provider.Credentials, error) {
-	if key := proxyKey(secret); key != "" {
-		return provider.Credentials{}, &failure{reason: ReasonInvalidCredentials, credentials: true, err: fmt.Errorf(
-			"the Secret %s/%s has the key %s: only the administrator names a proxy, by the hub's flag --git-proxy; remove the key", secret.Namespace, secret.Name, short(key))}
-	}
-	text := func(key string) string { return strings.TrimSpace(string(secret.Data[key])) }
-	c := provider.Credentials{Token: text(keyToken), Username: text(keyUsername), Password: string(secret.Data[keyPassword])}
-	if len(secret.Data[keyPrivateKey]) == 0 {
-		if c.Token == "" && c.Password == "" {
-			return c, &failure{reason: ReasonInvalidCredentials, credentials: true, err: fmt.Errorf(
-				"the Secret %s/%s has no key %s: add it, or %s and %s, or the keys of a GitHub App", secret.Namespace, secret.Name, keyToken, keyUsername, keyPassword)}
-		}
-		return c, nil
-	}
-	installation, err := strconv.ParseInt(text(keyInstallation), 10, 64)
+	c, err := provider.CredentialsOf(secret.Data)
 	if err != nil {
-		return c, &failure{reason: ReasonInvalidCredentials, credentials: true,
-			err: fmt.Errorf("Secret %s/%s: %s is not a number", secret.Namespace, secret.Name, keyInstallation)}
+		return c, &failure{reason: ReasonInvalidCredentials, credentials: true, err: fmt.Errorf("the Secret %s/%s %w", secret.Namespace, secret.Name, err)}
 	}
-	c.App = &provider.GitHubApp{ID: text(keyApp), InstallationID: installation, PrivateKey: secret.Data[keyPrivateKey]}
 	return c, nil
-}
-
-// proxyKeys are keys by which other tools name a proxy, in lower case and without separators. They would
-// have no effect: the user who writes a Secret must not choose the way of the hub's requests.
-var proxyKeys = map[string]bool{"proxy": true, "proxyurl": true, "proxyaddress": true, "httpproxy": true, "httpsproxy": true, "allproxy": true}
-
-// proxyKey returns the first key of a Secret that names a proxy; empty if there is none.
-func proxyKey(secret *corev1.Secret) string {
-	for _, key := range slices.Sorted(maps.Keys(secret.Data)) {
-		if proxyKeys[strings.NewReplacer("-", "", "_", "", ".", "").Replace(strings.ToLower(key))] {
-			return key
-		}
-	}
-	return ""
 }
 
 func (c *connections) find(key connectionKey) *connection {

@@ -137,13 +137,17 @@ func (s *Strategy) ReportGates(ctx context.Context, p *capstanv1.Promotion, repo
 		return nil
 	}
 	genre, name, _ := strings.Cut(strategy.GatesStatus, "/")
+	state := provider.StatusPending
+	if report.Open {
+		state = provider.StatusSuccess
+	}
 	return s.with(ctx, p, func(ctx context.Context, a *act) error {
 		if err := a.connection.pace.show(s.o.Clock.Now()); err != nil {
 			return err
 		}
 		return a.provider.SetStatus(ctx, provider.CommitStatus{
 			SHA: report.SHA, Number: p.Status.PullRequest.Number, Context: provider.StatusContext{Genre: genre, Name: name},
-			Success: report.Open, Description: oneLine(report.Message), URL: p.Status.URL,
+			State: state, Description: oneLine(report.Message), URL: p.Status.URL,
 		})
 	})
 }

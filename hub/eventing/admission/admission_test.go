@@ -233,7 +233,7 @@ func TestWarn(t *testing.T) {
 	w.g.Expect(b.Labels).To(Equal(map[string]string{eventingv1.BackendLabel: "mine"}))
 	b.Spec.Type = "kafka"
 	w.g.Expect(w.Update(ctx, b)).To(Succeed())
-	w.g.Expect(w.warnings.take()).To(Equal([]string{"spec.type: must be one of nats, beb, sqs, http, flux, slack, msteams invalid-value-error"}))
+	w.g.Expect(w.warnings.take()).To(Equal([]string{"spec.type: must be one of nats, beb, sqs, http, flux, slack, msteams, commitstatus invalid-value-error"}))
 }
 
 // Replicas that have read different versions of the Secret trust the same authorities.

@@ -10,12 +10,14 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/sink"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/beb"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/chat"
+	"github.com/capstan-hub/capstan/hub/eventing/sink/commitstatus"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/flux"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/msteams"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/nats"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/slack"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/sqs"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/webhook"
+	"github.com/capstan-hub/capstan/internal/egress"
 )
 
 // SinkOptions are what sinks need in addition to their configuration.
@@ -29,6 +31,8 @@ type SinkOptions struct {
 	// DashboardURL is the external address of the dashboard, for links to it; empty when it is not
 	// known.
 	DashboardURL string
+	// GitProxy is the administrator's proxy for Git services; nil for none.
+	GitProxy *egress.Proxy
 	// AllowLoopback allows brokers on this machine.
 	AllowLoopback bool
 	Clock         clock.PassiveClock
@@ -50,6 +54,11 @@ func Openers(w SinkOptions) map[string]Opener {
 		}
 	}
 	return map[string]Opener{
+		"commitstatus": func(o Opening) (sink.Sink, error) {
+			return commitstatus.Open(commitstatus.Options{
+				Config: o.Config, Secret: o.Secret, DashboardURL: w.DashboardURL, Proxy: w.GitProxy, Clock: w.Clock, AllowLoopback: w.AllowLoopback,
+			})
+		},
 		"slack":   inChat(slack.Service()),
 		"msteams": inChat(msteams.Service()),
 		"nats": func(o Opening) (sink.Sink, error) {

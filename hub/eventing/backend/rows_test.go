@@ -499,7 +499,7 @@ func TestReplicas(t *testing.T) {
 	second.stop()
 	w.g.Eventually(third.elected).Should(BeClosed())
 	w.change("b", "{type: nothing}")
-	w.awaits("b").Should(HaveKeyWithValue("Backend Ready", "False The provided spec.config has validation errors: type: must be one of nats, beb, sqs, http, flux, slack, msteams; the last good configuration is in use"))
+	w.awaits("b").Should(HaveKeyWithValue("Backend Ready", "False The provided spec.config has validation errors: type: must be one of nats, beb, sqs, http, flux, slack, msteams, commitstatus; the last good configuration is in use"))
 	w.g.Expect(w.get("b").Status.ValidationErrors).To(HaveLen(1))
 }
 

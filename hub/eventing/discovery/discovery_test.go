@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 )
 
-var registry = schema.NewRegistry(schema.NATS(""), schema.BEB(), schema.SQS(), schema.HTTP(), schema.Flux(""), schema.Slack(), schema.MSTeams())
+var registry = schema.NewRegistry(schema.NATS(""), schema.BEB(), schema.SQS(), schema.HTTP(), schema.Flux(""), schema.Slack(), schema.MSTeams(), schema.CommitStatus())
 
 type reply struct {
 	Code        int
@@ -45,7 +45,7 @@ func TestBackends(t *testing.T) {
 	r := call(t, http.MethodGet, "/backend")
 	g.Expect(r.Code).To(Equal(http.StatusOK))
 	g.Expect(r.Type).To(Equal("application/json"))
-	g.Expect(r.Body).To(MatchJSON(`["nats","beb","sqs","http","flux","slack","msteams"]`))
+	g.Expect(r.Body).To(MatchJSON(`["nats","beb","sqs","http","flux","slack","msteams","commitstatus"]`))
 	for _, name := range append(registry.Types(), "NATS") {
 		r := call(t, http.MethodGet, "/backend/"+name)
 		g.Expect(r.Code).To(Equal(http.StatusOK))
@@ -88,7 +88,7 @@ func TestRefusals(t *testing.T) {
 	r := call(t, http.MethodGet, "/backend/kafka")
 	g.Expect(r.Code).To(Equal(http.StatusNotFound))
 	g.Expect(r.Type).To(Equal("application/json"))
-	g.Expect(r.Body).To(MatchJSON(`{"error":"unknown backend type kafka","supported":["nats","beb","sqs","http","flux","slack","msteams"]}`))
+	g.Expect(r.Body).To(MatchJSON(`{"error":"unknown backend type kafka","supported":["nats","beb","sqs","http","flux","slack","msteams","commitstatus"]}`))
 	for _, path := range []string{"/", "/backend/", "/backend/nats/x", "/backends", "/schemas/", "/backend/" + strings.Repeat("x", 10_000)} {
 		r := call(t, http.MethodGet, path)
 		g.Expect(r.Code).To(Equal(http.StatusNotFound), path[:min(len(path), 80)])

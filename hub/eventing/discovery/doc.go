@@ -1,7 +1,7 @@
 // Package discovery serves the types of event backends, their keys, and the schemas of
 // events.
 //
-//	GET /backend          the types: ["nats","beb","sqs","http","flux","slack","msteams"]
+//	GET /backend          the types: ["nats","beb","sqs","http","flux","slack","msteams","commitstatus"]
 //	GET /backend/{type}   {"type": ..., "config": [...]}: the keys of one type
 //	GET /schemas/{kind}   the JSON schema of the data of a kind of event
 //

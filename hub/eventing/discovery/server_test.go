@@ -42,7 +42,7 @@ func TestServer(t *testing.T) {
 		g.Expect(json.NewDecoder(response.Body).Decode(&types)).To(Succeed())
 		return types
 	}
-	g.Eventually(types).WithTimeout(10 * time.Second).Should(Equal([]string{"nats", "beb", "sqs", "http", "flux", "slack", "msteams"}))
+	g.Eventually(types).WithTimeout(10 * time.Second).Should(Equal([]string{"nats", "beb", "sqs", "http", "flux", "slack", "msteams", "commitstatus"}))
 	cancel()
 	g.Eventually(ended).WithTimeout(10 * time.Second).Should(Receive(BeNil()))
 	http.DefaultClient.CloseIdleConnections()

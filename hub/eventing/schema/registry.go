@@ -166,7 +166,7 @@ func Types(o Options) (*Registry, error) {
 	if o.EventsAddress != "" && flux.key("url").check(o.EventsAddress) == "" {
 		flux = Flux(o.EventsAddress)
 	}
-	r := NewRegistry(nats, BEB(), SQS(), HTTP(), flux, Slack(), MSTeams())
+	r := NewRegistry(nats, BEB(), SQS(), HTTP(), flux, Slack(), MSTeams(), CommitStatus())
 	r.sources, r.sinks = o.SQSSourceNamespaces, o.SQSSinkNamespaces
 	return r, nil
 }

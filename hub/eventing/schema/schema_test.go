@@ -100,8 +100,8 @@ func TestResolve(t *testing.T) {
 	}{
 		"empty list":           {"type: nats\nconfig: []", one(value, "url", "", "must be set: required for backend type nats")},
 		"missing keys by name": {"type: beb", one(value, "secretRef", "", "must be set: required for backend type beb")},
-		"unknown type":         {"type: kafka\nconfig: [{a: b}]", one(value, "type", "kafka", "must be one of nats, beb, sqs, http, flux, slack, msteams")},
-		"no type":              {"type: ''", one(value, "type", "", "must be one of nats, beb, sqs, http, flux, slack, msteams")},
+		"unknown type":         {"type: kafka\nconfig: [{a: b}]", one(value, "type", "kafka", "must be one of nats, beb, sqs, http, flux, slack, msteams, commitstatus")},
+		"no type":              {"type: ''", one(value, "type", "", "must be one of nats, beb, sqs, http, flux, slack, msteams, commitstatus")},
 		"case of the type":     {"type: NATS\nconfig: [{url: 'nats://a:4222, tls://b'}]", nil},
 		"integral float":       {"type: nats\nconfig: [{url: 'nats://a'}, {maxInFlightMessages: 1e1}]", nil},
 		"fraction":             {"type: nats\nconfig: [{url: 'nats://a'}, {maxInFlightMessages: 1.5}]", one(dataType, "maxInFlightMessages", "1.5", "should be of type int")},
@@ -240,7 +240,7 @@ func TestNATSURLIsChecked(t *testing.T) {
 func TestDiscovery(t *testing.T) {
 	g := NewWithT(t)
 	r := types(t, "")
-	g.Expect(r.Types()).To(Equal([]string{"nats", "beb", "sqs", "http", "flux", "slack", "msteams"}))
+	g.Expect(r.Types()).To(Equal([]string{"nats", "beb", "sqs", "http", "flux", "slack", "msteams", "commitstatus"}))
 	d, known := r.Describe("nats")
 	g.Expect(known).To(BeTrue())
 	raw, err := json.Marshal(d)

@@ -100,9 +100,5 @@ func Flux(defaultURL string) Schema {
 		Constraints: []Constraint{Schemes("https", "http")},
 	}}
 	s := Schema{Type: "flux", Title: "Flux Alerts", Keys: append(keys, publishing()...), Rules: []Rule{backoffGrows}}
-	return s.With(Key{
-		Name: "eventTypes", Type: List, Default: `["promotion.*"]`, Example: `["promotion.failed.v1"]`,
-		Description: "Which events of promotions are sent: patterns of the type without its prefix, where * matches any text.",
-		Constraints: []Constraint{NotEmpty(), Matching(`^promotion\.[A-Za-z0-9.*]{1,118}$`, "entries must begin with promotion. and hold letters, digits, dots and * only")},
-	})
+	return s.With(promotionEvents())
 }

@@ -278,9 +278,18 @@ func (b *azureBackend) requestReviews(ctx context.Context, number int64, reviewe
 
 // setStatus: https://learn.microsoft.com/rest/api/azure/devops/git/pull-request-statuses/create
 func (b *azureBackend) setStatus(ctx context.Context, status CommitStatus) error {
+	if status.Number <= 0 {
+		return refused(Unsupported, "states of commits without a pull request are not set on Azure DevOps")
+	}
 	state := git.GitStatusStateValues.Pending
-	if status.Success {
+	switch status.State {
+	case StatusSuccess:
 		state = git.GitStatusStateValues.Succeeded
+	case StatusFailure:
+		state = git.GitStatusStateValues.Failed
+	case StatusCanceled:
+		state = git.GitStatusStateValues.NotApplicable
+	case StatusPending:
 	}
 	_, err := b.client.CreatePullRequestStatus(ctx, git.CreatePullRequestStatusArgs{
 		RepositoryId: &b.r.Name, Project: &b.r.Project, PullRequestId: ptr(int(status.Number)),

@@ -326,9 +326,13 @@ func (b *bitbucketBackend) requestReviews(ctx context.Context, number int64, rev
 // setStatus: https://developer.atlassian.com/server/bitbucket/rest/v811/api-group-builds-and-deployments/,
 // since Bitbucket Server 7.4.
 func (b *bitbucketBackend) setStatus(ctx context.Context, status CommitStatus) error {
-	state, name := "INPROGRESS", status.Context.String()
-	if status.Success {
+	state, name := "FAILED", status.Context.String()
+	switch status.State {
+	case StatusPending:
+		state = "INPROGRESS"
+	case StatusSuccess:
 		state = "SUCCESSFUL"
+	case StatusFailure, StatusCanceled:
 	}
 	return b.callRepository(ctx, http.MethodPost, "/commits/"+url.PathEscape(status.SHA)+"/builds", nil, map[string]any{
 		"key": name, "name": name, "state": state, "description": status.Description, "url": status.URL,

@@ -263,8 +263,8 @@ func (p *guarded) RequestReviews(ctx context.Context, number int64, reviewers []
 // SetStatus implements Provider.
 func (p *guarded) SetStatus(ctx context.Context, status CommitStatus) error {
 	return p.do(ctx, "set commit status", func(ctx context.Context) error {
-		if status.SHA == "" || status.Number <= 0 || status.Context.Name == "" {
-			return refused(Validation, "a commit, a pull request and a name are required")
+		if status.SHA == "" || status.Context.Name == "" || status.State == "" {
+			return refused(Validation, "a commit, a name and a state are required")
 		}
 		status.Description = truncate.Runes(status.Description, maxStatus)
 		return p.backend.setStatus(ctx, status)

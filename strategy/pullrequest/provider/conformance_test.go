@@ -416,11 +416,11 @@ func TestStatusOfAHead(t *testing.T) {
 		g := NewWithT(t)
 		pr := open(t, p)
 		status := provider.CommitStatus{
-			SHA: "sha-1", Number: pr.Number, Context: provider.StatusContext{Genre: "capstan", Name: "gates"}, Description: strings.Repeat("ä", 200), URL: pr.URL,
+			SHA: "sha-1", Number: pr.Number, Context: provider.StatusContext{Genre: "capstan", Name: "gates"}, Description: strings.Repeat("ä", 200), URL: pr.URL, State: provider.StatusPending,
 		}
 		g.Expect(p.SetStatus(t.Context(), status)).To(Succeed())
 		g.Expect(p.SetStatus(t.Context(), status)).To(Succeed(), "again")
-		status.Success, status.Description = true, "all gates are open"
+		status.State, status.Description = provider.StatusSuccess, "all gates are open"
 		g.Expect(p.SetStatus(t.Context(), status)).To(Succeed())
 		all := s.Statuses()
 		g.Expect(len(all)).To(BeNumerically(">=", 2))

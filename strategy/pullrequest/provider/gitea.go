@@ -327,9 +327,9 @@ func (b *giteaBackend) setStatus(ctx context.Context, status CommitStatus) error
 	if err != nil {
 		return err
 	}
-	state := gitea.StatusPending
-	if status.Success {
-		state = gitea.StatusSuccess
+	state := gitea.StatusState(status.State)
+	if status.State == StatusCanceled {
+		state = gitea.StatusWarning
 	}
 	_, _, err = client.CreateStatus(b.r.Owner, b.r.Name, status.SHA, gitea.CreateStatusOption{
 		State: state, Context: status.Context.String(), Description: status.Description, TargetURL: status.URL,

@@ -182,9 +182,9 @@ func (b *githubBackend) requestReviews(ctx context.Context, number int64, review
 
 // setStatus: https://docs.github.com/en/rest/commits/statuses#create-a-commit-status
 func (b *githubBackend) setStatus(ctx context.Context, status CommitStatus) error {
-	state, name := "pending", status.Context.String()
-	if status.Success {
-		state = "success"
+	state, name := string(status.State), status.Context.String()
+	if status.State == StatusCanceled {
+		state = "error"
 	}
 	_, _, err := b.client.Repositories.CreateStatus(ctx, b.r.Owner, b.r.Name, status.SHA, github.RepoStatus{
 		State: &state, Context: &name, Description: &status.Description, TargetURL: &status.URL,

@@ -204,10 +204,10 @@ func (b *gitlabBackend) requestReviews(ctx context.Context, number int64, review
 // setStatus: https://docs.gitlab.com/api/commits/#set-commit-pipeline-status
 func (b *gitlabBackend) setStatus(ctx context.Context, status CommitStatus) error {
 	options := &gitlab.SetCommitStatusOptions{
-		State: gitlab.Pending, Name: gitlab.Ptr(status.Context.String()), Description: &status.Description, TargetURL: &status.URL,
+		State: gitlab.BuildStateValue(status.State), Name: gitlab.Ptr(status.Context.String()), Description: &status.Description, TargetURL: &status.URL,
 	}
-	if status.Success {
-		options.State = gitlab.Success
+	if status.State == StatusFailure {
+		options.State = gitlab.Failed
 	}
 	_, _, err := b.client.Commits.SetCommitStatus(b.project, status.SHA, options, gitlab.WithContext(ctx))
 	var refusal *Error

@@ -105,17 +105,29 @@ type MergeOptions struct {
 	Message string
 }
 
-// CommitStatus is the state of a check of the head of a pull request, for people and for the rules of
-// the base branch.
+// StatusState is the state of a check.
+type StatusState string
+
+// States of a check. All except StatusSuccess block a merge where a rule requires the check.
+const (
+	StatusPending StatusState = "pending"
+	StatusSuccess StatusState = "success"
+	StatusFailure StatusState = "failure"
+	// StatusCanceled: the check has no result, because it was not needed any more. Services
+	// without such a state show an error, a warning (Gitea) or a failure (Bitbucket Server).
+	StatusCanceled StatusState = "canceled"
+)
+
+// CommitStatus is the state of a check of a commit, or of the head of a pull request, for people and for
+// the rules of the base branch.
 type CommitStatus struct {
-	// SHA is the head of the pull request, and Number its number: Azure DevOps shows states of
-	// pull requests, the others those of commits.
+	// SHA is the commit. Number is that of the pull request whose head it is; 0 for any other
+	// commit. Azure DevOps shows states of pull requests, the others those of commits.
 	SHA    string
 	Number int64
 	// Context names the check: who sets it, and what it is.
 	Context StatusContext
-	// Success; else it is pending, and blocks a merge where a rule requires the check.
-	Success bool
+	State   StatusState
 	// Description for people, cut to maxStatus characters.
 	Description string
 	// URL that people may follow. Bitbucket Server requires one.
@@ -202,7 +214,9 @@ type Provider interface {
 	// identity ids (GUIDs).
 	RequestReviews(ctx context.Context, number int64, reviewers []string) error
 
-	// SetStatus sets the state of a check. GitLab refuses a change from pending to pending; the
+	// SetStatus sets the state of a check. ErrUnsupported on Azure DevOps without a pull request.
+	// ErrNotFound or ErrValidation when the repository does not have the commit, except on
+	// Bitbucket Server, which does not check that. GitLab refuses a change from pending to pending; the
 	// description of such a status then stays as it is, which is no error.
 	SetStatus(ctx context.Context, status CommitStatus) error
 

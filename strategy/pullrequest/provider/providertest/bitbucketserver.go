@@ -29,7 +29,7 @@ func (s *Server) bitbucketServer(mux *http.ServeMux) {
 	}
 	mux.HandleFunc("POST /rest/api/1.0/projects/FLEET/repos/apps/commits/{sha}/builds", func(w http.ResponseWriter, r *http.Request) {
 		form := decode[struct{ Key, State, Description, URL string }](s, r)
-		state := map[string]string{"INPROGRESS": "pending", "SUCCESSFUL": "success"}[form.State]
+		state := map[string]string{"INPROGRESS": "pending", "SUCCESSFUL": "success", "FAILED": "failure"}[form.State]
 		if form.URL == "" {
 			s.refuse(w, http.StatusBadRequest, "url: may not be empty", "")
 			return
