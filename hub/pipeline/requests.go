@@ -172,7 +172,7 @@ func (r *Reconciler) request(ctx context.Context, p *pipelinesv1.Pipeline, q dec
 		}
 	}
 	if errors.Is(err, decision.ErrRefused) {
-		return nil, nil, r.writeRequest(ctx, due, capstanv1.PromotionRequestStatus{Phase: capstanv1.RequestRefused, Message: refusal(err)})
+		return nil, nil, r.writeRequest(ctx, due, capstanv1.PromotionRequestStatus{Phase: capstanv1.RequestRefused, Message: decision.RefusalText(err)})
 	}
 	return due, resolved, err
 }
@@ -184,10 +184,6 @@ func requestOf(p *capstanv1.Promotion, requests []*capstanv1.PromotionRequest) *
 		return nil
 	}
 	return requests[i]
-}
-
-func refusal(err error) string {
-	return strings.TrimPrefix(err.Error(), decision.ErrRefused.Error()+": ")
 }
 
 func outcomeText(o decision.RequestOutcome) string {

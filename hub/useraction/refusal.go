@@ -7,6 +7,7 @@ import (
 	"time"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 	ledger "github.com/capstan-hub/capstan/internal/promotions"
 )
 
@@ -215,7 +216,7 @@ func refuseRollback(of []capstanv1.Promotion, s *Subject) *Refusal {
 		return r
 	}
 	if _, err := ResolveRollback(of, s); err != nil {
-		return refused("Nothing to roll back to: %s.", err)
+		return refused("Nothing to roll back to: %s.", decision.RefusalText(err))
 	}
 	return nil
 }

@@ -186,7 +186,7 @@ func (c *cluster) act(ctx context.Context, a *useraction.Action, key types.Names
 	}
 	if r := a.Refuse(of, o.Subject); r != nil {
 		if !a.OnPromotion && a.Parts == 0 && r.Done && given.output == "" { // It is suspended or resumed already.
-			_, err := fmt.Fprintf(out, "%s: Pipeline %s.\n", strings.TrimSuffix(r.Text, "."), key)
+			_, err := fmt.Fprintf(out, "Nothing to do for Pipeline %s: %s\n", key, r.Text)
 			return err
 		}
 		return refusal(a, key, r)

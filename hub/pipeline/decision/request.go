@@ -3,6 +3,7 @@ package decision
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -97,6 +98,11 @@ func (l Ledger) ofRequest(uid types.UID) *Entry {
 
 // ErrRefused is the class of reasons why a request cannot be carried out.
 var ErrRefused = errors.New("refused")
+
+// RefusalText returns the text of an ErrRefused for users, without the name of its class.
+func RefusalText(err error) string {
+	return strings.TrimPrefix(err.Error(), ErrRefused.Error()+": ")
+}
 
 // Resolve returns what a PromotionRequest asks for. The error is ErrRefused if it cannot be carried out; its
 // text is for users. known returns whether the Pipeline knows a revision, and rejected whether spec.reject
