@@ -43,6 +43,7 @@ var matrix = []struct {
 		{"Cluster API Provider AWS", "hack/crds/go.mod", "sigs.k8s.io/cluster-api-provider-aws/v2", "cluster-api-provider-aws", "AWSMachine", "its CRDs", []string{"hub/annotator", "hub/instancestate"}},
 		{"Cluster API Provider AWS, the oldest", "hack/crds/old/go.mod", "sigs.k8s.io/cluster-api-provider-aws/v2", "cluster-api-provider-aws-old", "AWSMachine", "its CRDs", []string{"hub/annotator", "hub/instancestate"}},
 		{"GitopsCluster of cluster-controller", "hack/crds/go.mod", "github.com/weaveworks/cluster-controller", "cluster-controller", "GitopsCluster", "its CRD", []string{"test/conformance"}},
+		{"ClusterProfile of the cluster inventory API", "hack/crds/go.mod", "sigs.k8s.io/cluster-inventory-api", "cluster-inventory-api", "ClusterProfile", "its CRD", []string{"clusters", "test/conformance"}},
 	}},
 	{"Applications", []tested{
 		{"Flux helm-controller", "hack/flux/go.mod", "github.com/fluxcd/helm-controller", "helm-controller", "HelmRelease", "the program", []string{"test/e2e"}},
@@ -62,6 +63,7 @@ var matrix = []struct {
 	{"Event destinations", []tested{
 		{"NATS JetStream", "go.mod", "github.com/nats-io/nats-server/v2", "", "", "the server", []string{"hub/eventing/sink/nats"}},
 		{"Amazon SQS", "test/goaws/go.mod", "github.com/Admiral-Piett/goaws", "", "", "a server that has the documented API, compared with goaws of this version", []string{"hub/eventing/sink/sqs", "test/goaws"}},
+		{"Slack, Microsoft Teams", "", "incoming webhooks", "", "", "a server that has the documented API", []string{"hub/eventing/sink/slack", "hub/eventing/sink/msteams"}},
 		{"SAP Event Mesh", "", "REST API v1", "", "", "a server that has the documented API", []string{"hub/eventing/sink/beb"}},
 	}},
 	{"AWS", []tested{
