@@ -76,7 +76,7 @@ func Explain(f Facts) Report {
 		r.Notes = append(r.Notes, note.message)
 	}
 	if p.Spec.Suspend {
-		r.Commands = []string{fmt.Sprintf(`kubectl -n %s patch pipelines.pipelines.weave.works %s --type=merge -p '{"spec":{"suspend":false}}'`, p.Namespace, p.Name)}
+		r.Commands = []string{f.command("resume")}
 	}
 	for i := range p.Spec.Environments {
 		r.Environments = append(r.Environments, f.environment(i))

@@ -57,8 +57,8 @@ apps/shop     prod         1.0.0  2/2    -
 apps/billing  dev          1.0.0  1/1    -
 apps/billing  staging      1.0.0  1/1    -
 apps/billing  prod         1.0.0  2/2    -
-apps/shop, staging: 1.1.0 has waited 5m for an approval: approve it with kubectl
-  (you need the verb approve on promotions.capstan.dev).
+apps/shop, staging: 1.1.0 has waited 5m for an approval: approve it (you need
+  the ClusterRole capstan-approver).
 `))
 }
 

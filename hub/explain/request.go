@@ -1,8 +1,8 @@
 package explain
 
 import (
-	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,7 +55,7 @@ func cause(p *capstanv1.Promotion) string {
 func (f *Facts) held(i int, q decision.Question, newest *capstanv1.Promotion, runs bool) (string, []string) {
 	candidate := q.Source.Agreed.Revision
 	until := fmt.Sprintf("%s is not promoted until %q agrees on another revision, or a PromotionRequest for %s is created", candidate, q.Source.Name, candidate)
-	again := f.request(i, requested{Revision: candidate})
+	again := f.command("promote", f.Pipeline.Spec.Environments[i].Name, "--revision="+candidate, "--reason=WHY")
 	if newest != nil && outOfTurn(newest) && (newest.Status.Phase == capstanv1.PhaseFailed || newest.Status.Phase == capstanv1.PhaseRejected) {
 		why, commands := f.ended(i, newest)
 		if runs {
@@ -87,39 +87,19 @@ func (f *Facts) holds(i int, q decision.Question) *capstanv1.Promotion {
 	return newest
 }
 
-// requested is what a PromotionRequest is for.
-type requested struct {
-	Revision string                     `json:"revision,omitempty"`
-	Rollback *capstanv1.RollbackRequest `json:"rollback,omitempty"`
-}
+// plain matches words that a shell takes as they are.
+var plain = regexp.MustCompile(`^[A-Za-z0-9._:@/+=-]+$`)
 
-// request returns the command that creates a PromotionRequest for environment i.
-func (f *Facts) request(i int, what requested) string {
-	type meta struct {
-		Namespace    string `json:"namespace"`
-		GenerateName string `json:"generateName"`
+// command returns a command of capstan about the Pipeline, with arguments that a shell takes as single words.
+func (f *Facts) command(verb string, arguments ...string) string {
+	words := []string{"capstan", verb, f.Pipeline.Namespace + "/" + f.Pipeline.Name}
+	for _, argument := range arguments {
+		if !plain.MatchString(argument) {
+			argument = "'" + strings.ReplaceAll(argument, "'", `'\''`) + "'"
+		}
+		words = append(words, argument)
 	}
-	type spec struct {
-		Pipeline    string `json:"pipeline"`
-		Environment string `json:"environment"`
-		requested
-		By     string `json:"by"`
-		Reason string `json:"reason"`
-	}
-	text, err := json.Marshal(struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
-		Metadata   meta   `json:"metadata"`
-		Spec       spec   `json:"spec"`
-	}{
-		capstanv1.GroupVersion.String(), capstanv1.PromotionRequestKind, meta{f.Pipeline.Namespace, f.Pipeline.Name + "-"},
-		spec{f.Pipeline.Name, f.Pipeline.Spec.Environments[i].Name, what, "YOUR-USER-NAME", "WHY"},
-	})
-	if err != nil {
-		return "" // Texts can always be encoded.
-	}
-	// In JSON a quote can be written without one, which would end the argument of the shell.
-	return fmt.Sprintf(`echo '%s' | kubectl create -f -`, strings.ReplaceAll(string(text), "'", `\u0027`))
+	return strings.Join(words, " ")
 }
 
 // unnamedChecks returns a sentence about the checks of a verification that have not passed, and that the

@@ -58,7 +58,7 @@ func (f *Facts) waitsFor(i int, p *capstanv1.Promotion) (string, []string) {
 		}
 		return why + ".", nil
 	case capstanv1.PhaseAwaitingApproval:
-		return fmt.Sprintf("%s has waited %s for an approval: approve it with kubectl (you need the verb approve on promotions.capstan.dev)%s.",
+		return fmt.Sprintf("%s has waited %s for an approval: approve it (you need the ClusterRole capstan-approver)%s.",
 			p.Spec.Revision, f.ago(p.Status.StartTime), f.byHTTP(i)), f.approve(i, p)
 	case capstanv1.PhasePromoting:
 		if f.Pipeline.Spec.Suspend {
@@ -240,7 +240,7 @@ func (f *Facts) unready(i int) string {
 
 // ended explains why a promotion that ended does not start again automatically.
 func (f *Facts) ended(i int, p *capstanv1.Promotion) (string, []string) {
-	retry := []string{fmt.Sprintf(`kubectl -n %s patch promotions.capstan.dev %s --type=merge -p '{"spec":{"retry":%d}}'`, p.Namespace, p.Name, p.Spec.Retry+1)}
+	retry := []string{f.command("retry", p.Spec.Environment)}
 	switch p.Status.Phase {
 	case capstanv1.PhaseFailed:
 		if decision.FailedInEnvironment(p.Status.Phase, p.Status.Reason) {
@@ -249,7 +249,7 @@ func (f *Facts) ended(i int, p *capstanv1.Promotion) (string, []string) {
 			if s := f.Pipeline.Status.Environments[p.Spec.Environment]; s != nil && s.RollbackAdvice != "" {
 				why += " " + strings.ToUpper(s.RollbackAdvice[:1]) + s.RollbackAdvice[1:] + "."
 				if to, _ := decision.Rollback(f.question(i)); to != nil {
-					retry = append(retry, f.request(i, requested{Rollback: &capstanv1.RollbackRequest{}}))
+					retry = append(retry, f.command("rollback", f.Pipeline.Spec.Environments[i].Name, "--reason=WHY"))
 				}
 			}
 			return why + f.unready(i), retry
@@ -277,11 +277,7 @@ func (f *Facts) ended(i int, p *capstanv1.Promotion) (string, []string) {
 // approve returns the commands that approve a promotion: by Kubernetes, and by HTTP if there
 // is a key.
 func (f *Facts) approve(i int, p *capstanv1.Promotion) []string {
-	run := ""
-	if p.Run() > 0 {
-		run = fmt.Sprintf(`,"retry":%d`, p.Run())
-	}
-	commands := []string{fmt.Sprintf(`kubectl -n %s patch promotions.capstan.dev %s --type=merge -p '{"spec":{"approval":{"by":"YOUR-USER-NAME"%s}}}'`, p.Namespace, p.Name, run)}
+	commands := []string{f.command("approve", p.Spec.Environment, "--revision="+p.Spec.Revision)}
 	if f.signed(i) {
 		commands = append(commands, fmt.Sprintf("capstan sign \"$HOOK\"'%s' --key-file=KEY --output=curl", pathOf(p)))
 	}
