@@ -334,8 +334,8 @@ func TestBadFleets(t *testing.T) {
 		}
 	}
 	for text, change := range map[string]func(*pipelinesv1.Pipeline){
-		`clusters.kind "Fleet" is neither`:    selector(func(t *pipelinesv1.Target) { t.Clusters.Kind = "Fleet" }),
-		`clusters.namespace "A b" is neither`: selector(func(t *pipelinesv1.Target) { t.Clusters.Namespace = "A b" }),
+		`clusters.kind "Fleet" is not Cluster, `: selector(func(t *pipelinesv1.Target) { t.Clusters.Kind = "Fleet" }),
+		`clusters.namespace "A b" is neither`:    selector(func(t *pipelinesv1.Target) { t.Clusters.Namespace = "A b" }),
 		`both clusterRef and clusters`: selector(func(t *pipelinesv1.Target) {
 			t.ClusterRef = &pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Name: eu(0)}
 		}),
