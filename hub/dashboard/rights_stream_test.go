@@ -110,6 +110,13 @@ func TestRightsOnStreams(t *testing.T) {
 	}
 	now := w.clock.Now()
 	w.clock.step(now.Truncate(time.Hour).Add(time.Hour).Sub(now)) // For a few minutes no picture changes with the time.
+	// A page that was built before the step has to be fetched again.
+	early := w.browser()
+	w.enter(early, all.token)
+	w.Eventually(func(g Gomega) {
+		version := early.get(lists[0]).version()
+		g.Consistently(func() string { return early.get(lists[0]).version() }, 3*pulseEvery).Should(Equal(version))
+	}, patience).Should(Succeed())
 	everything, own, nothing := all.watch(lists), one.watch(lists), nobody.watch(lists)
 
 	b.change("2.0.0")
