@@ -115,7 +115,7 @@ func addEventing(mgr manager.Manager, o Options) (*eventing, error) {
 		return nil, fmt.Errorf("wiring the watch of Secrets: %w", err)
 	}
 	options := backend.Options{
-		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Metadata: secrets, Registry: registry,
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Metadata: secrets, Registry: registry, RequireSecretHosts: o.RequireSecretHosts,
 		Openers:   backend.Openers(backend.SinkOptions{Hub: o.Eventing.Name, HubID: string(uid), AWS: o.AWS, DashboardURL: o.Dashboard.URL, GitProxy: o.GitProxy, AllowLoopback: o.Eventing.AllowLoopback, Clock: o.Clock}),
 		Publisher: publisher.Options{Sources: []publisher.Source{box}, Drain: publisherDrain, Logger: log.WithName("publisher")},
 		Elected:   mgr.Elected(), Recorder: mgr.GetEventRecorder(reporter), Timings: o.Eventing.Timings, Clock: o.Clock, Logger: log,

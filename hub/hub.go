@@ -115,8 +115,8 @@ type Options struct {
 	// ClusterProxy is used for all connections to workload clusters, and GitProxy for all to Git
 	// services; nil for none.
 	ClusterProxy, GitProxy *egress.Proxy
-	// RequireSecretHosts refuses Secrets of Git services without the annotation
-	// capstan.dev/allowed-hosts.
+	// RequireSecretHosts refuses Secrets of Git services and EventingBackends without the annotation
+	// capstan.dev/allowed-hosts, where a user names the host.
 	RequireSecretHosts bool
 	// CheckEndpoints are what the checks of Pipelines may query.
 	CheckEndpoints []measure.Endpoint

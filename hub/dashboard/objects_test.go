@@ -91,7 +91,7 @@ func TestObjects(t *testing.T) {
 		"clusters":    {"cluster.x-k8s.io", "clusters", true, false, false},
 		"gitops":      {"gitops.weave.works", "gitopsclusters", false, true, false},
 		"connections": {"capstan.dev", "clusterconnections", false, false, false}, // There is none in the namespace.
-		"nobody":      {"", "pods", false, false, false},
+		"pods":        {"", "pods", false, false, false},
 		"secrets":     {"", "secrets", false, false, true},
 	} {
 		w.may(w.fleet, w.subject(account), rbacv1.PolicyRule{APIGroups: []string{tc.group}, Resources: []string{tc.resource}, Verbs: []string{"list"}})

@@ -280,11 +280,13 @@ func entriesOf(list []*capstanv1.Promotion) []decision.Entry {
 // outdatedIn returns the promotions to delete, of those of one Pipeline into one environment
 // in the order of their numbers, the highest first. If the Pipeline needs them, some are
 // always kept: the newest, for the numbering; the newest that brought its revision, which
-// shows that the state of the environment was promoted; the newest that succeeded with another
-// revision, to which a rollback goes back; and the newest that holds the environment.
+// shows that the state of the environment was promoted; a newer one that was replaced after it was
+// carried out, because it may yet be that one, if what replaced it brings nothing new; the newest
+// that succeeded with another revision, to which a rollback goes back; and the newest that holds the
+// environment.
 func (r *Reconciler) outdatedIn(list []*capstanv1.Promotion, needed bool) []*capstanv1.Promotion {
 	var outdated []*capstanv1.Promotion
-	finished, brought, holds := 0, false, false
+	finished, brought, replaced, holds := 0, false, false, false
 	var sequence int64 // of the newer promotions
 	var succeeded []string
 	entries := entriesOf(list)
@@ -298,7 +300,8 @@ func (r *Reconciler) outdatedIn(list []*capstanv1.Promotion, needed bool) []*cap
 		finished++
 		entry := entries[i]
 		newestBrought := !brought && entry.Brought()
-		brought = brought || newestBrought
+		newestReplaced := !brought && !replaced && entry.Replaced()
+		brought, replaced = brought || newestBrought, replaced || newestReplaced
 		other := p.Status.Phase == capstanv1.PhaseSucceeded && len(succeeded) < keptSucceeded &&
 			!slices.ContainsFunc(succeeded, func(s string) bool { return revision.Same(s, p.Spec.Revision) })
 		if other {
@@ -308,7 +311,7 @@ func (r *Reconciler) outdatedIn(list []*capstanv1.Promotion, needed bool) []*cap
 		holds = holds || newestHold
 		age := r.Clock.Since(p.Status.FinishTime.Time)
 		tooMany := r.Keep > 0 && finished > r.Keep && age >= keepAtLeast && !r.mayBeOpen(p)
-		kept := needed && (i == 0 || newestBrought || other || newestHold)
+		kept := needed && (i == 0 || newestBrought || newestReplaced || other || newestHold)
 		if (age >= r.Retention || tooMany) && !kept {
 			outdated = append(outdated, p)
 		}

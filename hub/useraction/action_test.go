@@ -40,6 +40,17 @@ func TestPolicyDenial(t *testing.T) {
 	g.Expect(is).To(BeFalse())
 }
 
+// An environment that was removed from the Pipeline after the user saw it gets no promotion.
+func TestRequestsForAnEnvironmentThatWasRemoved(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	p := &pipelinesv1.Pipeline{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "shop"}}
+	p.Spec.Environments = []pipelinesv1.Environment{{Name: "dev"}}
+	for _, name := range []string{Promote, Rollback} {
+		g.Expect(Find(name).Refuse(nil, &Subject{Pipeline: p, Environment: "prod"})).To(HaveValue(HaveField("Text", "The Pipeline has no environment prod.")))
+	}
+}
+
 // The revisions that can be promoted are those of the environments, then those of promotions, newest first, at most a
 // number of them, and none that spec.reject names.
 func TestRevisions(t *testing.T) {

@@ -225,6 +225,8 @@ func refuseRollback(of []capstanv1.Promotion, s *Subject) *Refusal {
 func RefuseRequest(s *Subject) *Refusal {
 	p, i := s.Pipeline, s.Index()
 	switch {
+	case i < 0:
+		return refused("The Pipeline has no environment %s.", s.Environment)
 	case i == 0:
 		return refused("%s is the first environment of the Pipeline: nothing is promoted into it.", s.Environment)
 	case p.PromotionFor(&p.Spec.Environments[i]) == nil:

@@ -60,6 +60,9 @@ func Do(ctx context.Context, own client.Client, o *Order, judge func(fresh *Subj
 		if err != nil {
 			return nil, err
 		}
+		if fresh.Environment != "" {
+			fresh.Pipeline = fresh.Pipeline.Shown() // A wave is an environment.
+		}
 		if err := judge(&fresh, fresh.UID() != o.Subject.UID()); err != nil {
 			return nil, err
 		}
@@ -69,12 +72,24 @@ func Do(ctx context.Context, own client.Client, o *Order, judge func(fresh *Subj
 
 func writeApproval(ctx context.Context, own client.Client, o Order) (client.Object, error) {
 	p := o.Subject.Promotion
-	return patchSpec(ctx, own, p, &capstanv1.Promotion{}, map[string]any{"approval": capstanv1.Approval{By: o.By, Retry: p.Run(), Comment: o.Input.Comment}})
+	answer := answerOf(o)
+	answer["method"] = nil
+	return patchSpec(ctx, own, p, &capstanv1.Promotion{}, map[string]any{"approval": answer})
 }
 
 func writeRejection(ctx context.Context, own client.Client, o Order) (client.Object, error) {
 	p := o.Subject.Promotion
-	return patchSpec(ctx, own, p, &capstanv1.Promotion{}, map[string]any{"rejection": capstanv1.Rejection{By: o.By, Retry: p.Run(), Comment: o.Input.Comment}})
+	return patchSpec(ctx, own, p, &capstanv1.Promotion{}, map[string]any{"rejection": answerOf(o)})
+}
+
+// answerOf returns an approval or a rejection of a run as a merge patch. An absent comment is an explicit null, because
+// the answer to an earlier run may have one.
+func answerOf(o Order) map[string]any {
+	answer := map[string]any{"by": o.By, "retry": o.Subject.Promotion.Run(), "comment": nil}
+	if o.Input.Comment != "" {
+		answer["comment"] = o.Input.Comment
+	}
+	return answer
 }
 
 func writeRetry(ctx context.Context, own client.Client, o Order) (client.Object, error) {

@@ -93,7 +93,7 @@ func (w *world) end(cluster, name string, of controller) {
 
 // commitIsPromotedOnce: dev runs the main branch of the repository, which also has the manifests of
 // prod. So each merge of a promotion gives dev another commit, which the hub must not promote: it
-// differs only in what the promotion wrote. The hub merges by itself, so that nobody ends the loop.
+// differs only in what the promotion wrote. The hub merges by itself, so that no user could end the loop.
 func (w *world) commitIsPromotedOnce() {
 	const app = byCommit
 	w.createRepository(app, map[string]string{

@@ -185,7 +185,10 @@ func (c *cluster) act(ctx context.Context, a *useraction.Action, key types.Names
 		return err
 	}
 	if r := a.Refuse(of, o.Subject); r != nil {
-		if !a.OnPromotion && a.Parts == 0 && r.Done && given.output == "" { // It is suspended or resumed already.
+		if !a.OnPromotion && a.Parts == 0 && r.Done { // It is suspended or resumed already.
+			if given.output != "" {
+				return printObject(out, o.Subject.Pipeline, given.output)
+			}
 			_, err := fmt.Fprintf(out, "Nothing to do for Pipeline %s: %s\n", key, r.Text)
 			return err
 		}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"os/exec"
@@ -138,6 +139,26 @@ func TestActions(t *testing.T) {
 	a.suspension(tenant, viewer)
 	a.requests(promoter, viewer)
 	a.completion(approver, promoter, stranger)
+	a.secondRun(approver)
+}
+
+// The approval of a retry has nothing of the approval before: not its comment, and not that it came by HTTP.
+func (a *acting) secondRun(approver []byte) {
+	a.t.Helper()
+	p := a.promotion("staging", "1.3.0", 9, capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingApproval})
+	p.Spec.Approval = &capstanv1.Approval{By: "secret:default/key", Method: capstanv1.ApprovalByHTTP, Comment: "from CI"}
+	a.Expect(a.c.Update(a.t.Context(), p)).To(Succeed())
+	p.Spec.Retry = 1
+	p.Status = capstanv1.PromotionStatus{Phase: capstanv1.PhaseFailed}
+	a.Expect(a.c.Status().Update(a.t.Context(), p)).To(Succeed())
+	p.Spec.Retry = 1
+	a.Expect(a.c.Update(a.t.Context(), p)).To(Succeed())
+	p.Status = capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingApproval, Retry: 1}
+	a.Expect(a.c.Status().Update(a.t.Context(), p)).To(Succeed())
+	code, out, errOut := command(a.t, approver, "approve", "shop", "staging")
+	a.Expect(code).To(BeZero(), out+errOut)
+	a.Expect(a.c.Get(a.t.Context(), client.ObjectKeyFromObject(p), p)).To(Succeed())
+	a.Expect(p.Spec.Approval).To(Equal(&capstanv1.Approval{By: "ada", Retry: 1}))
 }
 
 // pipeline creates shop, whose environments run 1.1.0 in dev and 1.0.0 elsewhere.
@@ -209,11 +230,15 @@ func (a *acting) status(viewer []byte) {
 	a.watch(viewer, staging)
 }
 
-// watch runs status --watch until a row changes.
+// watch runs status --watch until a row changes, and until one changes while the API server does not answer.
 func (a *acting) watch(viewer []byte, p *capstanv1.Promotion) {
 	a.t.Helper()
+	proxy, err := controlplane.NewProxy(a.plane.Config().Host)
+	a.Expect(err).NotTo(HaveOccurred())
+	a.t.Cleanup(func() { _ = proxy.Close() })
+	a.Expect(string(viewer)).To(ContainSubstring(a.plane.Config().Host))
 	kubeconfig := filepath.Join(a.t.TempDir(), "kubeconfig")
-	a.Expect(os.WriteFile(kubeconfig, viewer, 0o600)).To(Succeed())
+	a.Expect(os.WriteFile(kubeconfig, bytes.ReplaceAll(viewer, []byte(a.plane.Config().Host), []byte(proxy.URL())), 0o600)).To(Succeed())
 	ctx, cancel := context.WithCancel(a.t.Context())
 	defer cancel()
 	reader, writer, err := os.Pipe()
@@ -240,6 +265,17 @@ func (a *acting) watch(viewer []byte, p *capstanv1.Promotion) {
 	a.Expect(a.c.Status().Update(a.t.Context(), p)).To(Succeed())
 	until("AwaitingMerge")
 	a.Expect(text.String()).NotTo(ContainSubstring("prod"), "only the row that changed")
+	text.Reset()
+	proxy.Set(controlplane.Refuse)
+	until("; trying again")
+	p.Status.Phase = capstanv1.PhaseAwaitingRollout
+	a.Expect(a.c.Status().Update(a.t.Context(), p)).To(Succeed())
+	proxy.Set(controlplane.Pass)
+	until("AwaitingRollout")
+	a.Expect(strings.Count(text.String(), "unreachable")).To(Equal(1), "once for each outage")
+	p.Status.Phase = capstanv1.PhaseAwaitingMerge
+	a.Expect(a.c.Status().Update(a.t.Context(), p)).To(Succeed())
+	until("AwaitingMerge")
 	cancel()
 	a.Eventually(ended).WithTimeout(30 * time.Second).Should(Receive(BeZero()))
 }
@@ -264,6 +300,7 @@ func (a *acting) suspension(tenant, viewer []byte) {
 	a.Expect(a.c.Get(a.t.Context(), client.ObjectKeyFromObject(a.p), a.p)).To(Succeed())
 	a.Expect(a.p.Spec.Suspend).To(BeTrue())
 	a.run(tenant, 0, "suspend-again", "suspend", "shop")
+	a.run(tenant, 0, "suspend-again-name", "suspend", "shop", "-o", "name")
 	a.run(viewer, 1, "promote-suspended", "promote", "shop", "prod", "--revision=1.0.0", "--reason=hotfix")
 	a.run(tenant, 0, "resume", "resume", "shop", "-o", "yaml")
 	a.Expect(a.c.Get(a.t.Context(), client.ObjectKeyFromObject(a.p), a.p)).To(Succeed())

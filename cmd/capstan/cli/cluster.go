@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"strings"
@@ -131,9 +132,20 @@ func (c *cluster) failed(err error, a access) error {
 		}
 		return fmt.Errorf("%s: you need the verb %s on %s %s: ask for %s to the ClusterRole %s: %w", a.doing, a.verb, a.resource, where, bind, a.role, err)
 	}
-	var noAnswer *url.Error
-	if errors.As(err, &noAnswer) || errors.Is(err, context.DeadlineExceeded) {
+	if noAnswer(err) {
 		return fmt.Errorf("%s: the API server at %s is unreachable: check the network and the context (--context, --kubeconfig): %w", a.doing, c.config.Host, err)
 	}
 	return fmt.Errorf("%s: %w", a.doing, err)
+}
+
+// noAnswer returns whether an error says that the API server did not answer.
+func noAnswer(err error) bool {
+	var call *url.Error
+	return errors.As(err, &call) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// outage returns whether an error says that the API server cannot answer now: it may do so later.
+func outage(err error) bool {
+	var answer apierrors.APIStatus
+	return noAnswer(err) || errors.As(err, &answer) && (answer.Status().Code >= http.StatusInternalServerError || answer.Status().Code == http.StatusTooManyRequests)
 }

@@ -157,7 +157,7 @@ func (s *settings) registerHub(f *pflag.FlagSet) {
 	f.BoolVar(&o.AllowLoopback, "allow-loopback-clusters", o.AllowLoopback, "allow kubeconfigs with loopback addresses, for a fleet on one machine; by default they are refused")
 	f.StringVar(&o.CloneDir, "clone-dir", o.CloneDir, "directory for clones of Git repositories, which the hub removes after seconds; when empty, the system's directory for temporary files")
 	f.BoolVar(&o.AllowLoopbackGit, "allow-loopback-git", o.AllowLoopbackGit, "allow Pipelines with Git services at loopback addresses, for a fleet on one machine; by default they are refused")
-	f.BoolVar(&o.RequireSecretHosts, "require-secret-hosts", o.RequireSecretHosts, "send credentials of Git services only to hosts that the annotation capstan.dev/allowed-hosts of their Secret names; by default a Secret without the annotation allows every host")
+	f.BoolVar(&o.RequireSecretHosts, "require-secret-hosts", o.RequireSecretHosts, "send the credentials of a Secret of a Pipeline or an EventingBackend only to hosts that its annotation capstan.dev/allowed-hosts names; by default a Secret without the annotation allows every host")
 }
 
 // options checks all settings and returns the hub's options. The error joins all mistakes.

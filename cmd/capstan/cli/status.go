@@ -117,7 +117,7 @@ when they could not; and 2 when a condition of --fail-on is met.`,
 			q.namespace = q.pipeline.Namespace
 		}
 		if watch {
-			return watchStatus(c.Context(), of, q, c.OutOrStdout())
+			return watchStatus(c.Context(), of, q, c.OutOrStdout(), c.ErrOrStderr())
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), requestTimeout)
 		defer cancel()

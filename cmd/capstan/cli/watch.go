@@ -21,41 +21,72 @@ import (
 // load of the API server.
 const watchPace = time.Second
 
-// watchStatus prints the rows of the environments, then each row that changes, until the context ends.
-func watchStatus(ctx context.Context, c *cluster, q statusQuestion, out io.Writer) error {
-	shown, header := map[string]explain.Row{}, true
+// watchStatus prints the rows of the environments, then each row that changes, until the context ends. After the first
+// read, an API server that does not answer is asked again, and why says so: it restarts in each upgrade.
+func watchStatus(ctx context.Context, c *cluster, q statusQuestion, out, why io.Writer) error {
+	w := &statusWatch{cluster: c, question: q, out: out, shown: map[string]explain.Row{}}
+	answers := true
 	for {
-		fleet, at, err := readWithin(ctx, c, q)
-		if ctx.Err() != nil {
+		err := w.next(ctx)
+		switch {
+		case ctx.Err() != nil:
 			return nil //nolint:nilerr // A user ends a watch by an interrupt.
-		}
-		if err != nil {
+		case err == nil:
+			answers = true
+			continue
+		case !w.began || !outage(err):
 			return err
 		}
-		rows, present := fleet.Rows(), map[string]bool{}
-		var changed []explain.Row
-		for _, row := range rows {
-			present[row.Key()] = true
-			if before, known := shown[row.Key()]; !known || !before.Same(&row) {
-				changed = append(changed, row)
-			}
-			shown[row.Key()] = row
-		}
-		for key := range shown {
-			if !present[key] {
-				delete(shown, key)
-			}
-		}
-		if len(changed) > 0 || header {
-			if err := writeRows(out, changed, q.output, header, fleet.Now); err != nil {
+		if answers {
+			if _, err := fmt.Fprintf(why, "%v; trying again\n", err); err != nil {
 				return err
 			}
-			header = false
+			answers = false
 		}
-		if err := c.untilChange(ctx, q, at); err != nil || ctx.Err() != nil {
-			return err
+		select {
+		case <-ctx.Done():
+		case <-time.After(watchPace):
 		}
 	}
+}
+
+// statusWatch is a watch of rows.
+type statusWatch struct {
+	cluster  *cluster
+	question statusQuestion
+	out      io.Writer
+	// began is set after the header was printed, and shown are the rows that were printed.
+	began bool
+	shown map[string]explain.Row
+}
+
+// next reads the rows, prints those that changed, and waits until there may be others.
+func (w *statusWatch) next(ctx context.Context) error {
+	fleet, at, err := readWithin(ctx, w.cluster, w.question)
+	if err != nil {
+		return err
+	}
+	rows, present := fleet.Rows(), map[string]bool{}
+	var changed []explain.Row
+	for _, row := range rows {
+		present[row.Key()] = true
+		if before, known := w.shown[row.Key()]; !known || !before.Same(&row) {
+			changed = append(changed, row)
+		}
+		w.shown[row.Key()] = row
+	}
+	for key := range w.shown {
+		if !present[key] {
+			delete(w.shown, key)
+		}
+	}
+	if len(changed) > 0 || !w.began {
+		if err := writeRows(w.out, changed, w.question.output, !w.began, fleet.Now); err != nil {
+			return err
+		}
+		w.began = true
+	}
+	return w.cluster.untilChange(ctx, w.question, at)
 }
 
 // readWithin reads the fleet with the time limit of a request.

@@ -7,17 +7,19 @@ import (
 
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 	"github.com/capstan-hub/capstan/hub/eventing/sink"
+	"github.com/capstan-hub/capstan/internal/allowedhosts"
 	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
-// desired is a configuration and the digest of its Secret, which is zero without one.
+// desired is a configuration, the digest of its Secret, which is zero without one, and the hosts that the Secret allows.
 type desired struct {
 	config schema.Config
 	secret [32]byte
+	hosts  allowedhosts.Rule
 }
 
 func (w desired) equal(other desired) bool {
-	return w.secret == other.secret && w.config.Equal(other.config)
+	return w.secret == other.secret && w.hosts == other.hosts && w.config.Equal(other.config)
 }
 
 // connection is an open sink with the result of its pings.
@@ -40,6 +42,12 @@ type health struct {
 	checked bool
 	// err of the last ping; nil when it succeeded.
 	err *sink.Error
+}
+
+// withheld returns whether the connection sends nothing, because the Secret does not allow its host.
+func (c *connection) withheld() bool {
+	_, is := c.sink.(withheldSink)
+	return is
 }
 
 func (h health) healthy() bool { return h.checked && h.err == nil }

@@ -42,7 +42,8 @@
 // # Trade-offs
 //
 // The last good configuration is in the memory of each replica. When all replicas have
-// restarted while the object is wrong, nothing is published to it.
+// restarted while the object is wrong, nothing is published to it. It is used also after its
+// Secret was deleted, but not after the annotation of its Secret excluded its host: then events wait.
 //
 // A broker that refuses pings but would accept events does not get the changed
 // configuration; the status says why. The status remembers keys that cannot be changed

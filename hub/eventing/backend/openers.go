@@ -56,19 +56,19 @@ func Openers(w SinkOptions) map[string]Opener {
 	return map[string]Opener{
 		"commitstatus": func(o Opening) (sink.Sink, error) {
 			return commitstatus.Open(commitstatus.Options{
-				Config: o.Config, Secret: o.Secret, DashboardURL: w.DashboardURL, Proxy: w.GitProxy, Clock: w.Clock, AllowLoopback: w.AllowLoopback,
+				Config: o.Config, Secret: o.Secret, Hosts: o.Hosts, DashboardURL: w.DashboardURL, Proxy: w.GitProxy, Clock: w.Clock, AllowLoopback: w.AllowLoopback,
 			})
 		},
 		"slack":   inChat(slack.Service()),
 		"msteams": inChat(msteams.Service()),
 		"nats": func(o Opening) (sink.Sink, error) {
-			return nats.Open(nats.Options{Config: o.Config, Secret: o.Secret, Name: "capstan " + o.Name, Owner: w.HubID + "/" + o.Name, AllowLoopback: w.AllowLoopback, Changed: o.Changed})
+			return nats.Open(nats.Options{Config: o.Config, Secret: o.Secret, Hosts: o.Hosts, Name: "capstan " + o.Name, Owner: w.HubID + "/" + o.Name, AllowLoopback: w.AllowLoopback, Changed: o.Changed})
 		},
 		"beb": func(o Opening) (sink.Sink, error) {
 			return beb.Open(beb.Options{Config: o.Config, Secret: o.Secret, Clock: w.Clock, AllowLoopback: w.AllowLoopback})
 		},
 		"http": func(o Opening) (sink.Sink, error) {
-			return webhook.Open(webhook.Options{Config: o.Config, Secret: o.Secret, Origin: w.Hub, Clock: w.Clock, AllowLoopback: w.AllowLoopback})
+			return webhook.Open(webhook.Options{Config: o.Config, Secret: o.Secret, Hosts: o.Hosts, Origin: w.Hub, Clock: w.Clock, AllowLoopback: w.AllowLoopback})
 		},
 		"flux": func(o Opening) (sink.Sink, error) {
 			return flux.Open(flux.Options{Config: o.Config, DashboardURL: w.DashboardURL, Clock: w.Clock, AllowLoopback: w.AllowLoopback})

@@ -14,6 +14,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/publisher"
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 	"github.com/capstan-hub/capstan/hub/eventing/sink"
+	"github.com/capstan-hub/capstan/internal/allowedhosts"
 )
 
 const (
@@ -47,6 +48,8 @@ type Opening struct {
 	Config schema.Config
 	// Secret is the data of the Secret; nil when the configuration names none.
 	Secret map[string][]byte
+	// Hosts to which the credentials of the Secret may be sent.
+	Hosts allowedhosts.Rule
 	// Name of the backend, "namespace/name".
 	Name string
 	// Changed may be called when the connection was made or lost. It does not block.
@@ -81,6 +84,9 @@ type Options struct {
 	Client client.Client
 	// APIReader reads Secrets from the API server.
 	APIReader client.Reader
+	// RequireSecretHosts refuses Secrets without the annotation that names the hosts which may get their credentials, where
+	// the EventingBackend names the host.
+	RequireSecretHosts bool
 	// Metadata watches Secrets. When it is nil, a change is read at the next reconcile.
 	Metadata metadata.Interface
 	// Registry has the types, and Openers opens their sinks.

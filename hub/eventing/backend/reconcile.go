@@ -20,6 +20,7 @@ import (
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/eventing/publisher"
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
+	"github.com/capstan-hub/capstan/internal/allowedhosts"
 )
 
 // raceDelay is the time for the cache to receive a concurrent or a new write.
@@ -148,7 +149,7 @@ func (r *Reconciler) desired(ctx context.Context, name types.NamespacedName, con
 	case err != nil:
 		return nil, nil, "", fmt.Errorf("reading Secret %s: %w", key, err)
 	}
-	w.secret = digest(secret.Data)
+	w.secret, w.hosts = digest(secret.Data), allowedhosts.Of(secret.Annotations, r.RequireSecretHosts)
 	if secret.Data == nil {
 		secret.Data = map[string][]byte{} // The Secret exists and is empty.
 	}
@@ -187,6 +188,9 @@ func (r *Reconciler) plan(ctx context.Context, b *eventingv1.EventingBackend, e 
 
 // connect a configuration. The first one is used at once, so that events queue.
 func (r *Reconciler) connect(name types.NamespacedName, e *entry, w desired, data map[string][]byte) error {
+	if err := r.withhold(name, e, w, data); err != nil {
+		return err
+	}
 	c, err := r.open(name, w, data)
 	if err != nil {
 		e.refused, e.refusedReason = &w, err.Error()
@@ -212,6 +216,7 @@ func (r *Reconciler) facts(ctx context.Context, b *eventingv1.EventingBackend, e
 	switch {
 	case e.active != nil:
 		f.activeType, f.fixed, f.replacing = e.active.config.Type, e.active.config.Fixed(), opening || e.next != nil
+		f.withheld = e.active.withheld()
 		h := e.active.health()
 		if e.next != nil {
 			h = e.next.health()

@@ -5,17 +5,20 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/eventing/backend"
 	"github.com/capstan-hub/capstan/hub/eventing/discovery"
@@ -287,6 +290,58 @@ func TestRow7SecretChanges(t *testing.T) {
 		w.g.Expect(s).To(good("http"))
 	}
 	w.noCanary()
+}
+
+// The annotation of a Secret says which hosts get its credentials. It is read again when it changes: a backend whose host
+// it excludes sends nothing more, and loses nothing.
+func TestSecretHosts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	receiver := w.receiver()
+	u, err := url.Parse(receiver.URL)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	allow := func(hosts string) {
+		w.Helper()
+		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "key", Annotations: map[string]string{capstanv1.AllowedHostsAnnotation: hosts}},
+			Data: map[string][]byte{"token": []byte(canary)}}
+		if err := w.Update(t.Context(), s); err != nil {
+			w.create(s)
+		}
+	}
+	refused := And(ContainSubstring("secretRef key: "), ContainSubstring("the host "+u.Host+": add the host to its annotation"))
+	allow("events.example.com")
+	r := w.start(false)
+	w.backend("b", receiver.spec("{secretRef: key}", "{retryBackoff: 100ms}", "{retryBackoffMax: 1s}"))
+	w.awaits("b").Should(HaveKeyWithValue("Backend Ready", refused))
+	allow("events.example.com, " + u.Host)
+	w.awaits("b").Should(good("http"))
+	w.publish(r, 0, 2)
+	w.g.Eventually(receiver.got).Should(HaveLen(2))
+
+	for _, hosts := range []string{"events.example.com", "events.example.com:8443"} {
+		allow(hosts)
+		w.awaits("b").Should(HaveKeyWithValue("Backend Ready", And(refused, HaveSuffix("; events are held back"))))
+	}
+	w.publish(r, 2, 4)
+	w.g.Consistently(receiver.got, "500ms").Should(HaveLen(2))
+	allow(u.Host)
+	w.awaits("b").Should(good("http"))
+	w.g.Eventually(receiver.got).Should(HaveLen(4))
+	w.noCanary()
+}
+
+// With --require-secret-hosts a Secret without the annotation is sent nowhere.
+func TestRequiredSecretHosts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.options.RequireSecretHosts = true
+	receiver, other := w.receiver(), w.receiver()
+	w.secret("key", map[string][]byte{"token": []byte(canary)})
+	w.start(false)
+	w.backend("b", receiver.spec("{secretRef: key}"))
+	w.awaits("b").Should(HaveKeyWithValue("Backend Ready", ContainSubstring("has no annotation capstan.dev/allowed-hosts, which --require-secret-hosts requires")))
+	w.backend("other", other.spec())
+	w.awaits("other").Should(good("http")) // It has no Secret.
 }
 
 // deletedWithBacklog deletes a backend that has 7 events in its queue and whose receiver

@@ -15,6 +15,7 @@ import (
 // Messages of conditions, and parts of them.
 const (
 	lastGood      = "; the last good configuration is in use"
+	heldBack      = "; events are held back"
 	notAnswered   = "the backend has not answered yet"
 	noValidConfig = "there was no valid configuration since the hub started"
 	switching     = "the hub is connecting to the changed configuration; the previous one is in use"
@@ -33,6 +34,8 @@ type facts struct {
 	problem string
 	// activeType is the type of the configuration in use; empty when there is none.
 	activeType string
+	// withheld: the Secret does not allow the host of the configuration in use any more.
+	withheld bool
 	// source: the configuration in use, or else the desired one, reads a queue.
 	source bool
 	// replacing: another configuration is about to replace the one in use.
@@ -85,7 +88,10 @@ func (f facts) backendReady() eventingv1.Condition {
 		return condition(eventingv1.BackendReadyCondition, false, reason, message)
 	}
 	kept := ""
-	if f.activeType != "" {
+	switch {
+	case f.withheld:
+		kept = heldBack
+	case f.activeType != "":
 		kept = lastGood
 	}
 	switch {

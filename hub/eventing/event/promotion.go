@@ -33,6 +33,7 @@ type Promotion struct {
 	Request           string   `json:"request,omitempty" jsonschema:"name of the PromotionRequest that caused the promotion, if one did"`
 	RequestedBy       string   `json:"requestedBy,omitempty" jsonschema:"name of the user who created the PromotionRequest"`
 	Actor             string   `json:"actor,omitempty" jsonschema:"name of the user who approved, or who overrode a gate"`
+	CarriedOut        bool     `json:"carriedOut,omitempty" jsonschema:"whether the notification was accepted or the pull request was merged; set in events of an end"`
 	PullRequestURL    string   `json:"pullRequestURL,omitempty" jsonschema:"URL of the pull request"`
 	Reason            string   `json:"reason,omitempty" jsonschema:"reason for the result, in CamelCase"`
 	Message           string   `json:"message,omitempty" jsonschema:"explanation of the reason"`
@@ -103,6 +104,7 @@ func (h Hub) Promotions(p *capstanv1.Promotion) []ce.Event {
 				data.Actor = p.Spec.Rejection.By
 			}
 			data.PullRequestURL, data.Reason, data.Message = s.URL, s.Reason, cut(s.Message)
+			data.CarriedOut = s.CarriedOutTime != nil
 		})
 	}
 	return events

@@ -290,7 +290,15 @@ func TestWhatBroughtNothingNewReplacesNothing(t *testing.T) {
 		g.Expect(brought(merged(reason), nothing, ended(4, capstanv1.PhaseSuperseded, NothingNew))).To(Equal("b"))
 		g.Expect(brought(merged(reason))).To(Equal("a"), "what replaced it has no promotion yet")
 		g.Expect(brought(merged(reason), ended(3, capstanv1.PhasePromoting, ""))).To(Equal("a"), "it may bring something")
-		g.Expect(brought(merged(reason), ended(3, capstanv1.PhaseSuperseded, SourceMovedOn), ended(4, capstanv1.PhaseSuperseded, NothingNew))).To(Equal("a"), "not each")
+		between := ended(3, capstanv1.PhaseSuperseded, SourceMovedOn)
+		between.Intent.Strategy = pipelinesv1.Strategy{PullRequest: &pipelinesv1.PullRequestPromotion{}}
+		last := ended(4, capstanv1.PhaseSuperseded, NothingNew)
+		g.Expect(brought(merged(reason), between, last)).To(Equal("b"), "the one between was not merged")
+		g.Expect(brought(merged(reason), between)).To(Equal("a"), "it ended, and the state of Git is not known")
+		between.CarriedOut = true
+		g.Expect(brought(merged(reason), between, last)).To(Equal("c"), "the one between was merged")
+		between.CarriedOut, between.Intent = false, notify
+		g.Expect(brought(merged(reason), between, last)).To(Equal("a"), "its notification may have been received")
 		g.Expect(brought(merged(reason), nothing, ended(4, capstanv1.PhasePromoting, ""))).To(Equal("a"))
 		open := merged(reason)
 		open.CarriedOut = false

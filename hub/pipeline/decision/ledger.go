@@ -59,8 +59,8 @@ type Entry struct {
 	Hold int64
 	// Clusters of its wave, as namespace/name, in order; nil if its environment has no waves.
 	Clusters []string
-	// NothingNewer: there are newer promotions into the environment, and each ended because it brought
-	// nothing new. MarkNothingNewer sets it.
+	// NothingNewer: there are newer promotions into the environment that ended because they brought nothing new,
+	// and all others that are newer ended before they could bring anything. MarkNothingNewer sets it.
 	NothingNewer bool
 }
 
@@ -79,18 +79,30 @@ func (e Entry) OutOfTurn() bool { return e.Request != "" || e.Rollback() }
 // LastBrought also compares it with newer promotions.
 func (e Entry) Brought() bool {
 	unobserved := e.Reason == string(PipelineDeleted) || e.Reason == string(EnvironmentRemoved)
-	replaced := e.Reason == string(SourceMovedOn) || e.Reason == string(NewerPromotion)
-	return e.Phase == capstanv1.PhaseSucceeded || e.CarriedOut && e.Phase == capstanv1.PhaseSuperseded && (unobserved || replaced && e.NothingNewer)
+	return e.Phase == capstanv1.PhaseSucceeded || e.CarriedOut && e.Phase == capstanv1.PhaseSuperseded && unobserved || e.Replaced() && e.NothingNewer
+}
+
+// Replaced returns whether a newer revision superseded the promotion after it was carried out.
+func (e Entry) Replaced() bool {
+	return e.CarriedOut && e.Phase == capstanv1.PhaseSuperseded && (e.Reason == string(SourceMovedOn) || e.Reason == string(NewerPromotion))
 }
 
 // MarkNothingNewer sets NothingNewer of the promotions into one environment, the newest first.
 func MarkNothingNewer(entries []Entry) {
-	nothing := false
+	nothing, none := false, true // One brought nothing new, and none may have brought anything.
 	for i := range entries {
 		e := &entries[i]
-		e.NothingNewer = nothing
-		nothing = (i == 0 || nothing) && e.Phase == capstanv1.PhaseSuperseded && e.Reason == string(NothingNew)
+		e.NothingNewer = nothing && none
+		empty := e.Phase == capstanv1.PhaseSuperseded && e.Reason == string(NothingNew)
+		nothing = nothing || empty
+		none = none && (empty || e.leftNothing())
 	}
+}
+
+// leftNothing returns whether the promotion ended before it could bring its revision: its pull request was not
+// merged. A notification may have been received although its answer was lost.
+func (e Entry) leftNothing() bool {
+	return e.Phase.Finished() && e.Phase != capstanv1.PhaseSucceeded && !e.CarriedOut && e.Intent.Strategy.Notification == nil
 }
 
 // EntryOf returns the Entry of a Promotion.

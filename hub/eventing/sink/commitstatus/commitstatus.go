@@ -20,6 +20,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/sink"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/notice"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/wire"
+	"github.com/capstan-hub/capstan/internal/allowedhosts"
 	"github.com/capstan-hub/capstan/internal/egress"
 	"github.com/capstan-hub/capstan/internal/revision"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/provider"
@@ -34,6 +35,8 @@ type Options struct {
 	Config schema.Config
 	// Secret is the data of the Secret.
 	Secret map[string][]byte
+	// Hosts to which the credentials of the Secret may be sent.
+	Hosts allowedhosts.Rule
 	// DashboardURL is the external address of the dashboard, for links; empty for none.
 	DashboardURL string
 	// Proxy of the administrator for Git services; nil for none.
@@ -64,6 +67,9 @@ func Open(o Options) (*Sink, error) {
 		Timeout: o.Config.Duration("requestTimeout"), Clock: o.Clock,
 	})
 	if err != nil {
+		return nil, err
+	}
+	if err := wire.CheckHosts(o.Hosts, git.Repository().CloneURL, git.Repository().APIURL); err != nil {
 		return nil, err
 	}
 	return &Sink{o: o, git: git, pipelines: o.Config.List("pipelines")}, nil
@@ -113,7 +119,7 @@ func (s *Sink) status(n notice.Notice) (provider.CommitStatus, bool) {
 	}
 	return provider.CommitStatus{
 		SHA: commit, Context: provider.StatusContext{Genre: genre, Name: p.Namespace + "/" + p.Pipeline + "/" + p.ToEnvironment},
-		State: state(n.Kind), Description: what, URL: cmp.Or(n.URL, webURL(n.PullRequestURL), s.git.Repository().CloneURL),
+		State: state(n.Kind, p), Description: what, URL: cmp.Or(n.URL, webURL(n.PullRequestURL), s.git.Repository().CloneURL),
 	}, true
 }
 
@@ -125,14 +131,20 @@ func (s *Sink) selects(pipeline string) bool {
 	})
 }
 
+// nothingNew is the reason of a promotion that ended because the environment has all of the revision already.
+const nothingNew = "NothingNew"
+
 // state of the check after an event.
-func state(k event.Kind) provider.StatusState {
+func state(k event.Kind, p *event.Promotion) provider.StatusState {
 	switch k { //nolint:exhaustive // All others are pending.
 	case event.PromotionSucceeded:
 		return provider.StatusSuccess
 	case event.PromotionFailed, event.PromotionRejected:
 		return provider.StatusFailure
 	case event.PromotionSuperseded:
+		if p.CarriedOut || p.Reason == nothingNew {
+			return provider.StatusSuccess // The environment got the commit, or has what it brings.
+		}
 		return provider.StatusCanceled
 	}
 	return provider.StatusPending

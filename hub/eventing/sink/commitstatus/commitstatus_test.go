@@ -19,6 +19,8 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/sink/chat/chattest"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/commitstatus"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/wire"
+	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/internal/allowedhosts"
 	"github.com/capstan-hub/capstan/playground/git"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/provider"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/provider/providertest"
@@ -92,6 +94,14 @@ func TestServices(t *testing.T) {
 			g.Expect(last().Description).To(Equal("Promotion failed: the Git service refuses the token"))
 			g.Expect(s.Publish(ctx, chattest.Event(t, promotion(capstanv1.PhaseSuperseded, revision), event.PromotionSuperseded))).To(Succeed())
 			g.Expect(last().State).To(BeElementOf("error", "canceled", "warning", "failure"))
+			replaced := promotion(capstanv1.PhaseSuperseded, revision)
+			replaced.Status.CarriedOutTime = replaced.Status.FinishTime
+			g.Expect(s.Publish(ctx, chattest.Event(t, replaced, event.PromotionSuperseded))).To(Succeed())
+			g.Expect(last()).To(HaveField("State", "success"), "it was merged before it was replaced")
+			empty := promotion(capstanv1.PhaseSuperseded, revision)
+			empty.Status.Reason = string(decision.NothingNew)
+			g.Expect(s.Publish(ctx, chattest.Event(t, empty, event.PromotionSuperseded))).To(Succeed())
+			g.Expect(last()).To(HaveField("State", "success"), "it brings nothing new")
 
 			// No call for what has no commit or is not selected.
 			before := len(server.Statuses())
@@ -163,6 +173,28 @@ func TestSecrets(t *testing.T) {
 		})
 		g.Expect(err).To(MatchError(wire.ErrSecret), want)
 		g.Expect(err).To(MatchError(And(ContainSubstring(want), Not(ContainSubstring(chattest.Canary)))))
+	}
+}
+
+// TestHosts: the Secret's annotation decides whether its token may be sent to the repository's host and to that of the API.
+func TestHosts(t *testing.T) {
+	g := NewWithT(t)
+	c := config(t, map[string]any{"provider": "github", "repository": "https://github.com/example/shop"})
+	for hosts, says := range map[string]string{
+		"github.com,api.github.com": "",
+		"github.com":                "the host api.github.com:",
+		"git.example.com":           "the host github.com:",
+	} {
+		_, err := commitstatus.Open(commitstatus.Options{
+			Config: c, Secret: map[string][]byte{"token": []byte(chattest.Canary)}, Clock: clock.RealClock{},
+			Hosts: allowedhosts.Of(map[string]string{capstanv1.AllowedHostsAnnotation: hosts}, false),
+		})
+		if says == "" {
+			g.Expect(err).NotTo(HaveOccurred())
+			continue
+		}
+		g.Expect(err).To(MatchError(wire.ErrSecret), hosts)
+		g.Expect(err).To(MatchError(And(ContainSubstring(says), Not(ContainSubstring(chattest.Canary)))))
 	}
 }
 

@@ -6,7 +6,7 @@
 // Office 365 connectors and their MessageCard, which Microsoft retired, are not supported. Names,
 // revisions and explanations are text runs of a RichTextBlock, in which Teams reads no Markdown. The
 // output of a template is a TextBlock with Markdown; in its values the characters of Markdown have a
-// backslash before them. Links are actions of the card. A card mentions nobody: it has no entities.
+// backslash before them. Links are actions of the card. A card has no entities, so it mentions no user.
 // Texts are cut, so that a message is smaller than the 28 KB that Teams accepts.
 //
 // Classes of the answers are those of package wire, except 404, which is unavailable: the workflow

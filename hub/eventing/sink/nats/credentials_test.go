@@ -13,9 +13,11 @@ import (
 	"github.com/nats-io/nkeys"
 	. "github.com/onsi/gomega"
 
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/eventing/sink"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/wire"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/wire/wiretest"
+	"github.com/capstan-hub/capstan/internal/allowedhosts"
 )
 
 // canary is a secret value that no error may show.
@@ -148,6 +150,21 @@ func TestPermissions(t *testing.T) {
 		defer cancel()
 		return s.Publish(short, news(1))
 	}).Should(Satisfy(is(sink.Unavailable, sink.CodeForbidden)))
+}
+
+// TestHosts: the Secret's annotation decides whether its credentials may be sent to each of the servers.
+func TestHosts(t *testing.T) {
+	g := NewWithT(t)
+	opened := func(hosts string) error {
+		s, err := Open(Options{Config: config(t, "nats://a.example.com,nats://b.example.com:4223", nil), Secret: secret("token", canary),
+			Hosts: allowedhosts.Of(map[string]string{capstanv1.AllowedHostsAnnotation: hosts}, false)})
+		if err == nil {
+			g.Expect(s.Close(t.Context())).To(Succeed())
+		}
+		return err
+	}
+	g.Expect(opened("a.example.com:4222,b.example.com:4223")).To(Succeed())
+	g.Expect(opened("a.example.com:4222")).To(And(MatchError(wire.ErrSecret), MatchError(ContainSubstring("the host b.example.com:4223:"))))
 }
 
 // TestBadSecrets: the error names the key and what is wrong, never the value.

@@ -19,6 +19,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 	"github.com/capstan-hub/capstan/hub/eventing/sink"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/wire"
+	"github.com/capstan-hub/capstan/internal/allowedhosts"
 )
 
 // pingInterval is the time between two pings: a server that no longer answers is detected
@@ -31,6 +32,8 @@ type Options struct {
 	Config schema.Config
 	// Secret is the data of the Secret; nil if secretRef is not set.
 	Secret map[string][]byte
+	// Hosts to which the credentials of the Secret may be sent.
+	Hosts allowedhosts.Rule
 	// Name of the connection, as the server shows it.
 	Name string
 	// Owner of a stream that this backend creates: hub/namespace/name, unique among all hubs.
@@ -75,6 +78,9 @@ var _ sink.Sink = &Sink{}
 // Open makes a Sink without a connection. The error is of class wire.ErrSecret.
 func Open(o Options) (*Sink, error) {
 	c := o.Config
+	if err := wire.CheckHosts(o.Hosts, strings.Split(c.String("url"), ",")...); err != nil {
+		return nil, err
+	}
 	s := &Sink{dialer: wire.Dialer(o.AllowLoopback), url: c.String("url"), prefix: c.String("subjectPrefix"), stream: streamConfig(c, o.Owner)}
 	credentials, err := credentials(o.Secret)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 	"github.com/capstan-hub/capstan/hub/eventing/sink"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/wire"
+	"github.com/capstan-hub/capstan/internal/allowedhosts"
 )
 
 // Keys of the Secret.
@@ -35,6 +36,8 @@ type Options struct {
 	Config schema.Config
 	// Secret is the data of the Secret; nil if secretRef is not set.
 	Secret map[string][]byte
+	// Hosts to which the credentials of the Secret may be sent.
+	Hosts allowedhosts.Rule
 	// Origin that the receiver must allow: the name of the hub.
 	Origin string
 	Clock  clock.PassiveClock
@@ -56,6 +59,9 @@ var _ sink.Sink = &Sink{}
 
 // Open makes a Sink without a connection. The error is of class wire.ErrSecret.
 func Open(o Options) (*Sink, error) {
+	if err := wire.CheckHosts(o.Hosts, o.Config.String("url"), o.Config.String("proxyUrl")); err != nil {
+		return nil, err
+	}
 	endpoint, err := wire.NewEndpoint(wire.EndpointOptions{
 		URL: o.Config.String("url"), Proxy: o.Config.String("proxyUrl"), Secret: o.Secret,
 		Connections: int(o.Config.Int("maxInFlightMessages")), AllowLoopback: o.AllowLoopback,

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/approval" //nolint:depguard // A receiver checks with the code that checks calls to the hub.
 	"github.com/capstan-hub/capstan/hub/eventing/event"
@@ -28,6 +29,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/sink"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/wire"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/wire/wiretest"
+	"github.com/capstan-hub/capstan/internal/allowedhosts"
 	"github.com/capstan-hub/capstan/internal/netguard"
 	"github.com/capstan-hub/capstan/playground/leaks"
 )
@@ -356,6 +358,21 @@ func TestBadSecrets(t *testing.T) {
 			g.Expect(err.Error()).To(And(ContainSubstring("key "), Not(ContainSubstring(canary))))
 		})
 	}
+}
+
+// TestHosts: the Secret's annotation decides whether its token may be sent to the receiver and to the proxy.
+func TestHosts(t *testing.T) {
+	g := NewWithT(t)
+	opened := func(hosts string, more keys) error {
+		_, err := Open(Options{Config: config(t, "https://events.example.com", more), Secret: map[string][]byte{"token": []byte(canary)}, Clock: now,
+			Hosts: allowedhosts.Of(map[string]string{capstanv1.AllowedHostsAnnotation: hosts}, false)})
+		return err
+	}
+	g.Expect(opened("events.example.com", nil)).To(Succeed())
+	g.Expect(opened("other.example.com", nil)).To(And(MatchError(wire.ErrSecret), MatchError(ContainSubstring("the host events.example.com:"))))
+	behind := keys{"proxyUrl": "https://proxy.example.com:8443"}
+	g.Expect(opened("events.example.com", behind)).To(MatchError(ContainSubstring("the host proxy.example.com:8443:")), "it gets the proxy's credentials")
+	g.Expect(opened("*.example.com,proxy.example.com:8443", behind)).To(Succeed())
 }
 
 // TestLargeAnswers: only a part of a large answer is read.

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/capstan-hub/capstan/internal/allowedhosts"
 	"github.com/capstan-hub/capstan/internal/netguard"
 )
 
@@ -36,6 +37,14 @@ const (
 
 // ErrSecret is the class of errors about a Secret that cannot be used.
 var ErrSecret = errors.New("Secret cannot be used")
+
+// CheckHosts returns an error of class ErrSecret if the credentials of a Secret may not be sent to the host of a URL.
+func CheckHosts(allowed allowedhosts.Rule, urls ...string) error {
+	if err := allowed.Check(urls...); err != nil {
+		return fmt.Errorf("%w: it %w", ErrSecret, err)
+	}
+	return nil
+}
 
 // Secretf returns an error of class ErrSecret that says what is wrong with a key.
 func Secretf(key, format string, values ...any) error {
