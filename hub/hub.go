@@ -24,6 +24,7 @@ import (
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/hub/awsconfig"
 	"github.com/capstan-hub/capstan/hub/eventing/admission"
+	"github.com/capstan-hub/capstan/hub/instancestate"
 	"github.com/capstan-hub/capstan/hub/pipeline"
 	"github.com/capstan-hub/capstan/hub/promotion/measure"
 	"github.com/capstan-hub/capstan/index"
@@ -123,6 +124,9 @@ type Options struct {
 	// ClusterTimings and WatcherTimings that are not zero replace the defaults.
 	ClusterTimings clusters.Timings
 	WatcherTimings watchers.Timings
+	// Handlers register what acts on events of instances in this process, by instancestate.Labeler.Handle. They are
+	// called by New, if AWS is set. An error ends New.
+	Handlers []func(*instancestate.Labeler) error
 	// Registerer of the hub's metrics; controller-runtime's registry if nil.
 	Registerer prometheus.Registerer
 	Logger     logr.Logger

@@ -1,6 +1,8 @@
 package hub
 
 import (
+	"fmt"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capstan-hub/capstan/hub/eventing/backend"
@@ -35,5 +37,13 @@ func addInstanceState(s *stack, events *eventing, o Options) (err error) {
 		Watchers: s.watchers, AWS: o.AWS, Backends: events.registry, Publish: events.instance, SourceChanged: events.reconciler.Enqueue,
 		Recorder: local.GetEventRecorder(reporter), Registerer: o.Registerer, Clock: o.Clock, Logger: o.Logger.WithName("instancestate"),
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	for _, register := range o.Handlers {
+		if err := register(events.queues.from); err != nil {
+			return fmt.Errorf("registering a handler of instance events: %w", err)
+		}
+	}
+	return nil
 }

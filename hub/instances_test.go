@@ -27,8 +27,8 @@ import (
 )
 
 // A whole hub follows instances: an EventingBackend is declared, a spot notice comes, the
-// AWSMachine has its label and its Event. A replica that stands by does as much, with
-// nobody to lead it.
+// AWSMachine has its label and its Event. The message waits for a handler of the program that embeds the
+// hub. A standby does as much, while no replica leads.
 func TestFollowsInstances(t *testing.T) {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(2 * time.Minute)
@@ -113,8 +113,17 @@ func TestFollowsInstances(t *testing.T) {
 		g.Eventually(func() []string { return queues.Bodies(region, "events") }).Should(BeEmpty())
 	}
 
-	stop := start(hub.Options{})
+	woken := make(chan func(), 10)
+	stop := start(hub.Options{Handlers: []func(*instancestate.Labeler) error{func(l *instancestate.Labeler) error {
+		var handler *instancestate.Handler
+		handler = l.Handle("drainer", func(w instancestate.Woken) { woken <- func() { handler.Processed(w, "e-"+leader) } })
+		return nil
+	}}})
 	notice(leader)
+	var report func()
+	g.Eventually(woken).Should(Receive(&report))
+	g.Consistently(func() []string { return queues.Bodies(region, "events") }, "300ms").ShouldNot(BeEmpty())
+	report()
 	labelled("leader")
 	g.Eventually(func() string {
 		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "eventing.kyma-project.io/v1alpha1", "kind": "EventingBackend"}}

@@ -127,7 +127,7 @@ func (t *notifier) publish(ctx context.Context, who mcreconcile.Request, about *
 	for _, n := range due.fresh {
 		line := log.FromContext(ctx).WithValues("reason", n.reason, "word", n.word, "message", n.message)
 		if n.warning() {
-			line.Info("node group has a problem")
+			line.Error(nil, "node group has a problem") // The requirements ask for this level (FR2.5, FR7.1).
 			t.failed(who, about, n)
 		} else {
 			line.V(1).Info("node group has values other than the computed ones")

@@ -2,9 +2,12 @@ package annotator_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 
 	"github.com/capstan-hub/capstan/hub/annotator/annotation"
@@ -75,4 +78,37 @@ func TestLongMessage(t *testing.T) {
 	w.create(w.deployment("md", "t"))
 	w.start()
 	w.awaitsEvents("md").Should(ConsistOf(And(HavePrefix(`Warning FailedUpdate RegionUnknown: "ééé`), HaveSuffix("é…"))))
+}
+
+// A problem is logged once, as an error, with the namespace and the name of the node group. Its end is no error.
+func TestProblemsAreLoggedOnceAsErrors(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, newest)
+	var mu sync.Mutex
+	var lines []string
+	w.logger = funcr.NewJSON(func(line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if strings.Contains(line, "node group") {
+			lines = append(lines, line)
+		}
+	}, funcr.Options{LogCaller: funcr.None})
+	logged := func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(lines)
+	}
+	w.usual(region)
+	w.create(w.template("t", "m5.lagre"))
+	md := w.deployment("md", "t")
+	w.create(md)
+	w.start()
+	problem := And(ContainSubstring(`"error":null`), ContainSubstring("node group has a problem"), ContainSubstring("InstanceTypeUnknown"), ContainSubstring(w.namespace), ContainSubstring(`"md"`))
+	w.g.Eventually(logged).Should(ConsistOf(problem))
+	w.patch(md, `{"metadata":{"labels":{"team":"one"}}}`)
+	w.patch(md, `{"metadata":{"labels":{"team":"two"}}}`)
+	w.g.Consistently(logged, "500ms").Should(HaveLen(1))
+	w.create(w.template("right", "m5.large"))
+	w.patch(md, `{"spec":{"template":{"spec":{"infrastructureRef":{"name":"right"}}}}}`)
+	w.g.Eventually(logged).Should(ConsistOf(problem, And(ContainSubstring(`"level":0`), ContainSubstring("no longer exists"))))
 }

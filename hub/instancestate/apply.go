@@ -83,6 +83,9 @@ func (r *Labeler) write(ctx context.Context, key owner.Key, works []work) (seen,
 			r.metrics.noops.Add(float64(len(works)))
 			return at, nil
 		}
+		if err := c.declare(at, r.Clock.Now()); err != nil {
+			return at, err
+		}
 		after, err := r.patch(ctx, key, at, c)
 		switch {
 		case err == nil:
@@ -190,8 +193,16 @@ func (r *Labeler) acknowledge(ctx context.Context, key owner.Key, at seen, works
 				continue
 			}
 		}
-		if w.repair || at.deleting || behind == "" || w.event.whole.ID != behind {
+		if w.repair || behind == "" || w.event.whole.ID != behind {
 			w.tracker.done(acknowledged) // No handler waits for it.
+			continue
+		}
+		if r.waits(ctx, key, at, w.from) {
+			w.tracker.done(failed)
+			continue
+		}
+		if at.deleting {
+			w.tracker.done(acknowledged) // Handlers of this process are not awaited for it.
 			continue
 		}
 		for _, wake := range r.handlers.await(key, behind, func() { w.tracker.done(acknowledged) }) {

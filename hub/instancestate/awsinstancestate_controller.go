@@ -67,6 +67,7 @@ type Labeler struct {
 	metrics *metrics
 	// handlers act on events in this process.
 	handlers handlers
+	undone   undone
 	sources  *sources
 	unread   unread
 	// elected is closed when this replica leads. ready is closed when the index has all
@@ -93,6 +94,9 @@ type origin struct {
 	// account and region of the queue; empty when they are not known.
 	account, region string
 	remediate       []string
+	// handlers in other processes, and how long they are awaited.
+	handlers       []string
+	handlerTimeout time.Duration
 }
 
 // delivery is a received message. Exactly one of its methods is called, once, from any
@@ -314,6 +318,7 @@ func (r *Labeler) observe(ctx context.Context, key owner.Key, u *unstructured.Un
 	o := objectOf(multicluster.ClusterName(key.Cluster), u)
 	r.index.Set(o)
 	r.writer.caughtUp(key, u.GetResourceVersion())
+	r.undone.observe(key, u.GetAnnotations())
 	for _, waiting := range r.ring.Take(o) {
 		if _, readable := owner.PlaceOf(&o, r.where(ctx, waiting.With.from)); !readable {
 			r.ring.Return(waiting)
@@ -335,5 +340,6 @@ func (r *Labeler) forget(key owner.Key) {
 	r.index.Delete(key)
 	r.writer.forget(key)
 	r.handlers.supersede(key, "")
+	r.undone.observe(key, nil)
 	r.drift.forget(key)
 }

@@ -11,7 +11,9 @@
 // # Contract
 //
 // I1: a message is deleted only when the API server has acknowledged each of its facts,
-// or the fact changes nothing, and every registered handler has reported.
+// or the fact changes nothing, and every handler has reported: those registered in this process, and
+// those in other processes that the source declares (declared.go), for a limited time. SQS keeps the
+// message while one of those is awaited; this package holds nothing for it.
 // I2: a label only moves forward, in the order of package guard.
 // I3: a message that is delivered again changes nothing.
 // I4: a panic on one message affects only that message.
@@ -21,7 +23,7 @@
 // AWSInstanceStateReconciler, EventBridgeEvent, processMessage, GetEventFromSQS (the
 // newest event behind an object's label) and IsEventProcessed (every handler has
 // reported). A handler (Handle) is called when the event behind a label changes, and
-// reports when it has acted. The Labeler owns all parts. An AWSInstanceStateReconciler
+// reports when it has acted; one in another process reports by an annotation of the object. The Labeler owns all parts. An AWSInstanceStateReconciler
 // keeps its index current for one kind.
 //
 // All of it runs on every replica: the guard and the resourceVersion in each patch make

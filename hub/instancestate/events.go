@@ -34,7 +34,9 @@ const (
 	ReasonForeign       = "ForeignEvent"
 	ReasonConflicting   = "ConflictingWriter"
 	ReasonDeadLetters   = "DeadLettersPresent"
-	action              = "FollowInstances"
+	// ReasonHandlerTimeout: a handler in another process did not report an event in time.
+	ReasonHandlerTimeout = "HandlerTimeout"
+	action               = "FollowInstances"
 	// An Event costs one write, like a label. Without a limit, a burst of labels would be
 	// written at two thirds of its rate.
 	normalPerSecond, normalBurst   = 2, 25

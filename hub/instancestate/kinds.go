@@ -32,7 +32,7 @@ var fields = map[schema.GroupKind][]string{
 var keptLabels = []string{clusterv1.ClusterNameLabel, LabelEC2, LabelASG, clusters.SelfManagedLabel}
 
 func keptAnnotation(key string) bool {
-	return key == AnnotationGuard || key == AnnotationEvent || capa.PlaceAnnotation(key)
+	return key == AnnotationGuard || key == AnnotationEvent || key == AnnotationHandlers || strings.HasPrefix(key, processedPrefix) || capa.PlaceAnnotation(key)
 }
 
 // Kind returns how watchers read a kind for this package, and false for a kind that it does

@@ -92,9 +92,14 @@ func historyOf(key owner.Key, annotations map[string]string) (history, error) {
 // change of an object's metadata.
 type change struct {
 	label, guard, event string
+	// handlers is the value of AnnotationHandlers; empty for none.
+	handlers string
 	// record is the record that the label shows; behind is its event.
 	record guard.Record
 	behind EventBridgeEvent
+	// replaced is set when that event was not behind the label before; from is then its origin, if it is known.
+	replaced bool
+	from     origin
 	// merged are the works whose facts were not known before, nor older than another of their kind.
 	merged []work
 }
@@ -126,10 +131,10 @@ func merge(key owner.Key, at seen, works []work) (*change, error) {
 	if had && before == record {
 		return c, err
 	}
-	c.behind = remembered(record)
+	c.behind, c.replaced = remembered(record), true
 	for _, w := range works {
 		if f := w.fact; f.ID == record.ID && f.Kind == record.Kind && f.Time.Equal(record.Time) && f.Label == record.Label {
-			c.behind = w.event.of(f.InstanceID)
+			c.behind, c.from = w.event.of(f.InstanceID), w.from
 		}
 	}
 	raw, jsonErr := json.Marshal(c.behind)
@@ -143,10 +148,17 @@ func merge(key owner.Key, at seen, works []work) (*change, error) {
 // patch returns the merge patch of a change. Its resourceVersion makes it apply only to
 // the state that was read.
 func (c *change) patch(key owner.Key, at seen) ([]byte, error) {
+	annotations := map[string]any{AnnotationGuard: c.guard, AnnotationEvent: c.event}
+	switch {
+	case c.handlers != "":
+		annotations[AnnotationHandlers] = c.handlers
+	case at.annotations[AnnotationHandlers] != "":
+		annotations[AnnotationHandlers] = nil
+	}
 	return json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": at.resourceVersion,
 		"labels":          map[string]any{labelOf(key): c.label},
-		"annotations":     map[string]any{AnnotationGuard: c.guard, AnnotationEvent: c.event},
+		"annotations":     annotations,
 	}})
 }
 
@@ -159,5 +171,9 @@ func (c *change) applied(at seen, resourceVersion string) seen {
 		at.annotations = map[string]string{}
 	}
 	at.annotations[AnnotationGuard], at.annotations[AnnotationEvent] = c.guard, c.event
+	delete(at.annotations, AnnotationHandlers)
+	if c.handlers != "" {
+		at.annotations[AnnotationHandlers] = c.handlers
+	}
 	return at
 }

@@ -10,7 +10,7 @@ import (
 const metricPrefix = "capstan_instancestate_"
 
 type metrics struct {
-	received, ignored, guessed, applied, failed, messages, malformed, remediated *prometheus.CounterVec
+	received, ignored, guessed, applied, failed, messages, malformed, remediated, handlerTimeouts *prometheus.CounterVec
 
 	noops, conflicts, panics, repairs, conflicting, suppressed prometheus.Counter
 
@@ -26,20 +26,21 @@ func newMetrics() *metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: metricPrefix + name, Help: help}, labels)
 	}
 	return &metrics{
-		received:    vec("received_total", "Messages that could be decoded, by source and kind.", "source", "kind"),
-		ignored:     vec("ignored_total", "Messages and facts that were ignored, by source and reason: foreign (another account or region), unknown (no object yet), unplaced (the account of the object cannot be read now; the event is retried), or the reason why the event changes no label.", "source", "reason"),
-		guessed:     vec("guessed_time_total", "Facts whose time is missing or implausible, so that the time of the message in SQS was used, by source.", "source"),
-		applied:     vec("applied_total", "Facts that were written to an object, by kind.", "kind"),
-		failed:      vec("patch_failures_total", "Failed patches, by kind of the object. SQS delivers the messages again.", "kind"),
-		messages:    vec("messages_total", "Messages by source and what happened to them in the queue: received, deleted, delete_failed, retried, released, extended, change_failed, dead_lettered, discarded, panicked.", "source", "what"),
-		malformed:   vec("malformed_total", "Messages that cannot be decoded, by source.", "source"),
-		remediated:  vec("remediated_total", "Machines that were annotated for remediation, by the kind of event.", "kind"),
-		noops:       counter("noop_total", "Facts that changed nothing: duplicates, and facts that are older than the label."),
-		conflicts:   counter("conflicts_total", "Patches that conflicted with a newer version of the object, and were computed again."),
-		panics:      counter("panics_total", "Panics while the events of one object were processed. SQS delivers the messages again."),
-		repairs:     counter("drift_repairs_total", "Labels that were repaired because they differed from the polled state or another client overwrote them."),
-		conflicting: counter("conflicting_writes_total", "Labels that another client has overwritten."),
-		suppressed:  counter("events_suppressed_total", "Kubernetes Events that were not written because of the rate limit."),
+		received:        vec("received_total", "Messages that could be decoded, by source and kind.", "source", "kind"),
+		ignored:         vec("ignored_total", "Messages and facts that were ignored, by source and reason: foreign (another account or region), unknown (no object yet), unplaced (the account of the object cannot be read now; the event is retried), or the reason why the event changes no label.", "source", "reason"),
+		guessed:         vec("guessed_time_total", "Facts whose time is missing or implausible, so that the time of the message in SQS was used, by source.", "source"),
+		applied:         vec("applied_total", "Facts that were written to an object, by kind.", "kind"),
+		failed:          vec("patch_failures_total", "Failed patches, by kind of the object. SQS delivers the messages again.", "kind"),
+		messages:        vec("messages_total", "Messages by source and what happened to them in the queue: received, deleted, delete_failed, retried, released, extended, change_failed, dead_lettered, discarded, panicked.", "source", "what"),
+		malformed:       vec("malformed_total", "Messages that cannot be decoded, by source.", "source"),
+		remediated:      vec("remediated_total", "Machines that were annotated for remediation, by the kind of event.", "kind"),
+		handlerTimeouts: vec("handler_timeouts_total", "Events that a handler in another process did not report in time, so that their messages were deleted, by handler.", "handler"),
+		noops:           counter("noop_total", "Facts that changed nothing: duplicates, and facts that are older than the label."),
+		conflicts:       counter("conflicts_total", "Patches that conflicted with a newer version of the object, and were computed again."),
+		panics:          counter("panics_total", "Panics while the events of one object were processed. SQS delivers the messages again."),
+		repairs:         counter("drift_repairs_total", "Labels that were repaired because they differed from the polled state or another client overwrote them."),
+		conflicting:     counter("conflicting_writes_total", "Labels that another client has overwritten."),
+		suppressed:      counter("events_suppressed_total", "Kubernetes Events that were not written because of the rate limit."),
 		eventToLabel: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: metricPrefix + "event_to_label_seconds", Help: "Seconds from the event's time, which AWS gives with a precision of one second, to the API server's acknowledgement of the label.",
 			Buckets: []float64{.05, .1, .25, .5, 1, 2, 5, 10, 30, 60, 120, 300, 900, 3600},
@@ -61,7 +62,7 @@ func (m *metrics) register(r prometheus.Registerer, more ...prometheus.Collector
 		return nil
 	}
 	all := append([]prometheus.Collector{
-		m.received, m.ignored, m.guessed, m.applied, m.failed, m.messages, m.malformed, m.remediated,
+		m.received, m.ignored, m.guessed, m.applied, m.failed, m.messages, m.malformed, m.remediated, m.handlerTimeouts,
 		m.noops, m.conflicts, m.panics, m.repairs, m.conflicting, m.suppressed, m.eventToLabel, m.spotLeft, m.queueWait,
 	}, more...)
 	for _, c := range all {
@@ -89,6 +90,7 @@ type gauges struct{ r *Labeler }
 var (
 	descPending  = prometheus.NewDesc(metricPrefix+"pending_objects", "Objects with events that are not written yet.", nil, nil)
 	descWaiting  = prometheus.NewDesc(metricPrefix+"waiting_events", "Events that wait for their object to appear.", nil, nil)
+	descHandlers = prometheus.NewDesc(metricPrefix+"handler_waiting_objects", "Objects whose event a handler in another process has not reported yet, by handler.", []string{"handler"}, nil)
 	descUp       = prometheus.NewDesc(metricPrefix+"source_up", "Whether the source's queue is read and its messages are settled (1) or not (0), by source.", []string{"source"}, nil)
 	descPollers  = prometheus.NewDesc(metricPrefix+"pollers", "Pollers that run, each with at most one receive, by source.", []string{"source"}, nil)
 	descReceive  = prometheus.NewDesc(metricPrefix+"last_receive_timestamp_seconds", "Unix time of the last successful receive, by source.", []string{"source"}, nil)
@@ -100,7 +102,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (g gauges) Describe(into chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descPending, descWaiting, descUp, descPollers, descReceive, descVisible, descInFlight, descOldest, descDead} {
+	for _, d := range []*prometheus.Desc{descPending, descWaiting, descHandlers, descUp, descPollers, descReceive, descVisible, descInFlight, descOldest, descDead} {
 		into <- d
 	}
 }
@@ -112,6 +114,9 @@ func (g gauges) Collect(into chan<- prometheus.Metric) {
 	}
 	put(descPending, float64(g.r.lanes.len()))
 	put(descWaiting, float64(g.r.ring.Len()))
+	for name, n := range g.r.undone.waiting(g.r.sources.handlers(), g.r.Clock.Now()) {
+		put(descHandlers, float64(n), name)
+	}
 	statuses, oldest := g.r.sources.statuses()
 	for name, status := range statuses {
 		up := 0.0

@@ -98,6 +98,15 @@ func (s *sources) enqueueAll() {
 	}
 }
 
+// handlers returns the names of the handlers in other processes that sources declare.
+func (s *sources) handlers() []string {
+	var names []string
+	for _, one := range s.others(nil) {
+		names = append(names, one.origin.handlers...)
+	}
+	return names
+}
+
 // enqueueRunning enqueues the sources that run.
 func (s *sources) enqueueRunning() {
 	for _, one := range s.others(nil) {

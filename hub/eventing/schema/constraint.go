@@ -95,6 +95,11 @@ func NotEmpty() Constraint {
 	return Constraint{Text: "must not be empty", ok: func(v any) bool { return len(v.([]string)) > 0 }}
 }
 
+// AtMost limits the number of entries of a List.
+func AtMost(n int) Constraint {
+	return Constraint{Text: fmt.Sprintf("must have at most %d entries", n), ok: func(v any) bool { return len(v.([]string)) <= n }}
+}
+
 // each applies ok to the string of a String, Enum, URL or SecretRef, or to all of a List.
 func each(ok func(string) bool) func(any) bool {
 	return func(v any) bool {

@@ -159,6 +159,11 @@ func TestResolve(t *testing.T) {
 		"FIFO source":         {"type: sqs\nconfig: [{role: source}, {queueName: q.fifo}]", one(value, "queueName", "q.fifo", "must not be a FIFO queue for role source: one message that is retried would delay all later ones of its group")},
 		"FIFO source, by URL": {"type: sqs\nconfig: [{role: source}, {queueUrl: 'https://sqs.eu-west-1.amazonaws.com/111122223333/q.fifo'}]", one(value, "queueUrl", "https://sqs.eu-west-1.amazonaws.com/111122223333/q.fifo", "must not be a FIFO queue for role source: one message that is retried would delay all later ones of its group")},
 		"FIFO sink":           {"type: sqs\nconfig: [{queueName: q.fifo}]", nil},
+		"handlers":            {source + "{handlers: [dns, drainer-2]}, {handlerTimeout: 1h}]", nil},
+		"handler names":       {source + "{handlers: [Drainer]}]", one(value, "handlers", `["Drainer"]`, "must be at most 32 lower case letters, digits and hyphens, and begin and end with a letter or digit")},
+		"many handlers":       {source + "{handlers: [a, b, c, d, e, f, g, h, i]}]", one(value, "handlers", `["a","b","c","d","e","f","g","h","i"]`, "must have at most 8 entries")},
+		"long timeout":        {source + "{handlerTimeout: 61m}]", one(value, "handlerTimeout", "61m", "must be set between 10s and 1h")},
+		"sink handlers":       {"type: sqs\nconfig: [" + queue + ", {handlers: [dns]}]", one(value, "handlers", `["dns"]`, "may only be set for role source")},
 		"remediate": {source + "{remediate: [lunch]}]", one(value, "remediate", `["lunch"]`,
 			"must be one of spot-interruption, capacity-reservation-interruption, scheduled-maintenance, rebalance-recommended, terminated")},
 	} {

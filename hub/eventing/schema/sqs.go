@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -123,6 +124,16 @@ func sourceKeys() []Key {
 			Name: "remediate", Type: List, Only: only, Example: `["` + RemediateSpot + `"]`,
 			Description: "Notices for which the owner Machine is annotated " + clusterv1.RemediateMachineAnnotation + "; by default none.",
 			Constraints: []Constraint{NotEmpty(), OneOf(RemediateSpot, RemediateReservation, RemediateMaintenance, RemediateRebalance, RemediateTerminated)},
+		},
+		{
+			Name: "handlers", Type: List, Only: only, Example: `["drainer"]`,
+			Description: "Handlers in other processes. The message of an event is deleted only when each of them has reported it by its annotation on the object.",
+			Constraints: []Constraint{NotEmpty(), AtMost(8), Matching(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`, "must be at most 32 lower case letters, digits and hyphens, and begin and end with a letter or digit")},
+		},
+		{
+			Name: "handlerTimeout", Type: Duration, Default: "5m", Only: only,
+			Description: "How long the message of an event waits for handlers.",
+			Constraints: []Constraint{DurationBetween(10*time.Second, time.Hour)},
 		},
 	}
 }
