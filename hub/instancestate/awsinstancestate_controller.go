@@ -94,8 +94,8 @@ type origin struct {
 	// account and region of the queue; empty when they are not known.
 	account, region string
 	remediate       []string
-	// handlers in other processes, and how long they are awaited.
-	handlers       []string
+	// declared are the handlers in other processes, which are awaited for handlerTimeout.
+	declared       []string
 	handlerTimeout time.Duration
 }
 

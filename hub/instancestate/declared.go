@@ -3,13 +3,10 @@ package instancestate
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capstan-hub/capstan/hub/instancestate/owner"
 )
@@ -62,18 +59,18 @@ func (d Declaration) missing(annotations map[string]string, declared []string) [
 	return names
 }
 
-// declare sets the handlers of a change: those of the source that delivered the event behind the label.
+// declare sets the declaration of a change: the handlers of the source that delivered the event behind the label.
 func (c *change) declare(at seen, now time.Time) error {
-	c.handlers = at.annotations[AnnotationHandlers]
+	c.declaration = at.annotations[AnnotationHandlers]
 	if !c.replaced {
 		return nil
 	}
-	c.handlers = ""
-	if len(c.from.handlers) == 0 || c.behind.ID == "" {
+	c.declaration = ""
+	if len(c.from.declared) == 0 || c.behind.ID == "" {
 		return nil
 	}
-	raw, err := json.Marshal(Declaration{Event: c.behind.ID, Handlers: c.from.handlers, Until: now.Add(c.from.handlerTimeout).UTC().Truncate(time.Second)})
-	c.handlers = string(raw)
+	raw, err := json.Marshal(Declaration{Event: c.behind.ID, Handlers: c.from.declared, Until: now.Add(c.from.handlerTimeout).UTC().Truncate(time.Second)})
+	c.declaration = string(raw)
 	return err
 }
 
@@ -82,7 +79,7 @@ func (c *change) declare(at seen, now time.Time) error {
 // does not stop the reading of the queue, and any replica continues.
 func (r *Labeler) waits(ctx context.Context, key owner.Key, at seen, from origin) bool {
 	d := declarationOf(at.annotations)
-	missing := d.missing(at.annotations, from.handlers)
+	missing := d.missing(at.annotations, from.declared)
 	if len(missing) == 0 {
 		return false
 	}
@@ -95,19 +92,8 @@ func (r *Labeler) waits(ctx context.Context, key owner.Key, at seen, from origin
 	names := strings.Join(missing, ", ")
 	r.Logger.Info("Handlers did not report an event in time; its message is deleted", "handlers", names, "event", d.Event,
 		"kind", kindOf(key).Kind, "namespace", key.Namespace, "name", key.Name, "cluster", key.Cluster, "until", d.Until)
-	r.events.late(ctx, key, at, fmt.Sprintf("no report of event %s by %s from the handlers %s, and its message is deleted; check the processes that set the annotations %sNAME, or correct handlers of the source",
-		d.Event, d.Until.Format(time.RFC3339), names, processedPrefix))
+	r.events.late(ctx, key, at, d, names)
 	return false
-}
-
-// late writes the Event that handlers did not report in time.
-func (t *eventRecorder) late(ctx context.Context, key owner.Key, at seen, said string) {
-	if !t.warning.AllowN(t.clock.Now(), 1) {
-		t.metrics.suppressed.Inc()
-		return
-	}
-	regarding, prefix := t.regarding(ctx, key, at)
-	t.recorder.Eventf(regarding, nil, corev1.EventTypeWarning, ReasonHandlerTimeout, action, "%s%s", prefix, said)
 }
 
 // undone are the objects with a Declaration that a report is missing for, as watches delivered them, for the metrics. The

@@ -85,6 +85,19 @@ func (t *eventRecorder) changed(ctx context.Context, key owner.Key, before seen,
 	if c.label == message.LabelLaunchFailed || c.label == message.LabelTerminateFailed {
 		severity, reason = corev1.EventTypeWarning, ReasonScalingFailed
 	}
+	t.about(ctx, key, before, severity, reason, func() string { return describe(before, c, works) })
+}
+
+// late writes the Event that handlers in other processes did not report an event in time.
+func (t *eventRecorder) late(ctx context.Context, key owner.Key, at seen, d Declaration, handlers string) {
+	t.about(ctx, key, at, corev1.EventTypeWarning, ReasonHandlerTimeout, func() string {
+		return fmt.Sprintf("no report of event %s by %s from the handlers %s, and its message is deleted; check the processes that set the annotations %sNAME, or correct handlers of the source",
+			d.Event, d.Until.Format(time.RFC3339), handlers, processedPrefix)
+	})
+}
+
+// about writes an Event about an object, unless the rate limit of its type is reached.
+func (t *eventRecorder) about(ctx context.Context, key owner.Key, at seen, severity, reason string, say func() string) {
 	bucket := t.normal
 	if severity == corev1.EventTypeWarning {
 		bucket = t.warning
@@ -93,8 +106,8 @@ func (t *eventRecorder) changed(ctx context.Context, key owner.Key, before seen,
 		t.metrics.suppressed.Inc()
 		return
 	}
-	regarding, prefix := t.regarding(ctx, key, before)
-	t.recorder.Eventf(regarding, nil, severity, reason, action, "%s%s", prefix, describe(before, c, works))
+	regarding, prefix := t.regarding(ctx, key, at)
+	t.recorder.Eventf(regarding, nil, severity, reason, action, "%s%s", prefix, say())
 }
 
 // describe returns the message of a change.

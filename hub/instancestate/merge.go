@@ -92,8 +92,8 @@ func historyOf(key owner.Key, annotations map[string]string) (history, error) {
 // change of an object's metadata.
 type change struct {
 	label, guard, event string
-	// handlers is the value of AnnotationHandlers; empty for none.
-	handlers string
+	// declaration is the value of AnnotationHandlers; empty for none.
+	declaration string
 	// record is the record that the label shows; behind is its event.
 	record guard.Record
 	behind EventBridgeEvent
@@ -150,8 +150,8 @@ func merge(key owner.Key, at seen, works []work) (*change, error) {
 func (c *change) patch(key owner.Key, at seen) ([]byte, error) {
 	annotations := map[string]any{AnnotationGuard: c.guard, AnnotationEvent: c.event}
 	switch {
-	case c.handlers != "":
-		annotations[AnnotationHandlers] = c.handlers
+	case c.declaration != "":
+		annotations[AnnotationHandlers] = c.declaration
 	case at.annotations[AnnotationHandlers] != "":
 		annotations[AnnotationHandlers] = nil
 	}
@@ -172,8 +172,8 @@ func (c *change) applied(at seen, resourceVersion string) seen {
 	}
 	at.annotations[AnnotationGuard], at.annotations[AnnotationEvent] = c.guard, c.event
 	delete(at.annotations, AnnotationHandlers)
-	if c.handlers != "" {
-		at.annotations[AnnotationHandlers] = c.handlers
+	if c.declaration != "" {
+		at.annotations[AnnotationHandlers] = c.declaration
 	}
 	return at
 }

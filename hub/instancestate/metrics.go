@@ -114,7 +114,7 @@ func (g gauges) Collect(into chan<- prometheus.Metric) {
 	}
 	put(descPending, float64(g.r.lanes.len()))
 	put(descWaiting, float64(g.r.ring.Len()))
-	for name, n := range g.r.undone.waiting(g.r.sources.handlers(), g.r.Clock.Now()) {
+	for name, n := range g.r.undone.waiting(g.r.sources.declared(), g.r.Clock.Now()) {
 		put(descHandlers, float64(n), name)
 	}
 	statuses, oldest := g.r.sources.statuses()

@@ -29,7 +29,7 @@ type settings struct {
 	wait, visibility                             time.Duration
 	pollersMin, pollersMax                       int
 	deadLetters                                  string
-	handlers                                     []string
+	declared                                     []string
 	handlerTimeout                               time.Duration
 }
 
@@ -43,7 +43,7 @@ func settingsOf(c schema.Config) settings {
 		visibility: time.Duration(c.Int("visibilityTimeout")) * time.Second,
 		pollersMin: int(c.Int("pollersMin")), pollersMax: int(c.Int("pollersMax")),
 		deadLetters: c.String("deadLetterQueueUrl"),
-		handlers:    c.List("handlers"), handlerTimeout: c.Duration("handlerTimeout"),
+		declared:    c.List("handlers"), handlerTimeout: c.Duration("handlerTimeout"),
 	}
 }
 
@@ -127,7 +127,7 @@ func newSource(r *Labeler, of *eventingv1.EventingBackend, config schema.Config,
 	region, account := s.in(r.AWS.Region())
 	made := &source{
 		name: name, created: of.CreationTimestamp.Time, config: config, r: r, changed: changed,
-		origin: origin{source: name.String(), accounts: s.accounts, account: account, region: region, remediate: s.remediate, handlers: s.handlers, handlerTimeout: s.handlerTimeout},
+		origin: origin{source: name.String(), accounts: s.accounts, account: account, region: region, remediate: s.remediate, declared: s.declared, handlerTimeout: s.handlerTimeout},
 	}
 	calls := sqs.NewFromConfig(r.AWS.In(region, s.role), func(o *sqs.Options) {
 		if s.endpoint != "" {

@@ -98,11 +98,11 @@ func (s *sources) enqueueAll() {
 	}
 }
 
-// handlers returns the names of the handlers in other processes that sources declare.
-func (s *sources) handlers() []string {
+// declared returns the names of the handlers in other processes.
+func (s *sources) declared() []string {
 	var names []string
 	for _, one := range s.others(nil) {
-		names = append(names, one.origin.handlers...)
+		names = append(names, one.origin.declared...)
 	}
 	return names
 }

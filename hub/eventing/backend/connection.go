@@ -44,12 +44,6 @@ type health struct {
 	err *sink.Error
 }
 
-// withheld returns whether the connection sends nothing, because the Secret does not allow its host.
-func (c *connection) withheld() bool {
-	_, is := c.sink.(withheldSink)
-	return is
-}
-
 func (h health) healthy() bool { return h.checked && h.err == nil }
 
 func (c *connection) health() health {

@@ -371,7 +371,7 @@ func TestHosts(t *testing.T) {
 	g.Expect(opened("events.example.com", nil)).To(Succeed())
 	g.Expect(opened("other.example.com", nil)).To(And(MatchError(wire.ErrSecret), MatchError(ContainSubstring("the host events.example.com:"))))
 	behind := keys{"proxyUrl": "https://proxy.example.com:8443"}
-	g.Expect(opened("events.example.com", behind)).To(MatchError(ContainSubstring("the host proxy.example.com:8443:")), "it gets the proxy's credentials")
+	g.Expect(opened("events.example.com", behind)).To(MatchError(ContainSubstring("the host proxy.example.com:8443:")), "it sees the requests to a plain http URL")
 	g.Expect(opened("*.example.com,proxy.example.com:8443", behind)).To(Succeed())
 }
 
