@@ -29,8 +29,8 @@ func (s *Server) begin(c *Call) {
 	s.underWay[c] = struct{}{}
 }
 
-// end records a call that was answered or canceled.
-func (s *Server) end(c *Call, at time.Time, f *Fault) {
+// record records a call that was answered or canceled.
+func (s *Server) record(c *Call, at time.Time, f *Fault) {
 	r := Record{
 		Time: at, Service: c.Service, Action: c.Action, Region: c.Region, Caller: c.Caller,
 		Form: c.Form, UserAgent: c.Request.UserAgent(),

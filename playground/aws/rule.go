@@ -32,6 +32,8 @@ type Rule struct {
 	Hang bool
 	// Cut closes the connection without a response.
 	Cut bool
+	// Deny denies the calls, with the text of AWS, which has the caller, action and resource.
+	Deny bool
 	// Fault in the response; the service answers when nil.
 	Fault *Fault
 }

@@ -41,6 +41,8 @@ type Server struct {
 	serving chan struct{}
 	stopped context.Context
 	stop    context.CancelFunc
+	// running are the functions of Go.
+	running sync.WaitGroup
 
 	// mu guards the fields that follow.
 	mu sync.Mutex
@@ -83,12 +85,34 @@ func Start(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Stop ends the server and every call under way.
+// Stop ends the server, every call under way and every function of Go.
 func (s *Server) Stop() {
-	s.stop()
+	s.end()
 	_ = s.http.Close() // The server stops in any case.
 	<-s.serving
+	s.running.Wait()
 }
+
+// end cancels the context of Go's functions. No function starts after it.
+func (s *Server) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stop()
+}
+
+// Go runs a service's function that outlives its call. The function must return soon after
+// its context ends: Stop waits for it. Go does nothing after Stop.
+func (s *Server) Go(run func(ctx context.Context)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped.Err() != nil {
+		return
+	}
+	s.running.Go(func() { run(s.stopped) })
+}
+
+// Clock returns the clock of the server.
+func (s *Server) Clock() clock.Clock { return s.clock }
 
 // URL returns the endpoint of all services.
 func (s *Server) URL() string { return s.url }
@@ -137,7 +161,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	s.begin(c)
 	// A call that hung is counted too.
-	defer func() { s.end(c, at, fault) }()
+	defer func() { s.record(c, at, fault) }()
 	if fault == nil {
 		fault = s.answer(w, c, service)
 	}
@@ -165,6 +189,7 @@ func (s *Server) find(c *Call) (Service, *Fault) {
 	}
 	var fault *Fault
 	c.Caller, fault = s.identify(c.Request, keyID)
+	c.Account = AccountOf(c.Caller)
 	return service, fault
 }
 
@@ -190,6 +215,9 @@ func (s *Server) answer(w http.ResponseWriter, c *Call, service Service) *Fault 
 	}
 	if rule.Cut {
 		panic(http.ErrAbortHandler)
+	}
+	if rule.Deny {
+		return denied(service, c)
 	}
 	if rule.Fault != nil {
 		return rule.Fault

@@ -17,12 +17,36 @@ const (
 	HomeRegion = "us-east-1"
 )
 
-// Session has the credentials of an assumed role.
+// Session has credentials: of an assumed role, or the keys of an identity, which do not
+// expire.
 type Session struct {
 	AccessKeyID, SecretAccessKey, Token string
-	// ARN of the session.
-	ARN     string
+	// ARN of the session or identity.
+	ARN string
+	// Expires is zero if the credentials do not expire.
 	Expires time.Time
+}
+
+// AddKey returns a new access key of an identity: the root of an account, a user or a role.
+// The account exists as soon as it has a key. The key does not expire.
+func (s *Server) AddKey(arn string) Session {
+	key := Session{AccessKeyID: "AKIA" + rand.Text(), SecretAccessKey: rand.Text(), ARN: arn}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sessions[key.AccessKeyID] = key
+	return key
+}
+
+// RootOf returns the ARN of the root of an account.
+func RootOf(account string) string { return "arn:aws:iam::" + account + ":root" }
+
+// AccountOf returns the account in an ARN; empty if there is none.
+func AccountOf(arn string) string {
+	const account, parts = 4, 6
+	if all := strings.SplitN(arn, ":", parts); len(all) == parts {
+		return all[account]
+	}
+	return ""
 }
 
 // Issue returns a new session with a lifetime.
@@ -48,7 +72,7 @@ func (s *Server) identify(r *http.Request, keyID string) (arn string, fault *Fau
 	switch {
 	case !known || session.Token != r.Header.Get("X-Amz-Security-Token"):
 		return "", &AuthFailure
-	case !s.clock.Now().Before(session.Expires):
+	case !session.Expires.IsZero() && !s.clock.Now().Before(session.Expires):
 		return "", &Fault{Status: http.StatusBadRequest, Code: "RequestExpired", Message: "Request has expired."}
 	}
 	return session.ARN, nil

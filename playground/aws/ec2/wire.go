@@ -79,12 +79,16 @@ func element(b *strings.Builder, name string, v reflect.Value) {
 
 // Refuse implements aws.Service.
 func (s *Service) Refuse(w http.ResponseWriter, f *aws.Fault) {
+	code := f.Code
+	if code == aws.AccessDenied {
+		code = aws.Denied.Code
+	}
 	type fault struct{ Code, Message string }
 	body, err := xml.Marshal(struct {
 		XMLName   xml.Name `xml:"Response"`
 		Fault     fault    `xml:"Errors>Error"`
 		RequestID string
-	}{Fault: fault{f.Code, f.Message}, RequestID: rand.Text()})
+	}{Fault: fault{code, f.Message}, RequestID: rand.Text()})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

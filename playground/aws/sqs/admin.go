@@ -1,14 +1,15 @@
 package sqs
 
 import (
+	"cmp"
 	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/capstan-hub/capstan/playground/aws"
+	"github.com/capstan-hub/capstan/playground/aws/policy"
 )
 
 // Attributes of queues that change the simulation.
@@ -19,6 +20,9 @@ const (
 	waitAttribute       = "ReceiveMessageWaitTimeSeconds"
 	visibilityAttribute = "VisibilityTimeout"
 	redriveAttribute    = "RedrivePolicy"
+	policyAttribute     = "Policy"
+	managedKeyAttribute = "SqsManagedSseEnabled"
+	keyAttribute        = "KmsMasterKeyId"
 )
 
 // bounds are the limits of a numeric attribute, and its default.
@@ -34,7 +38,7 @@ var numbers = map[string]bounds{
 }
 
 // texts are the attributes that are only stored and returned.
-var texts = []string{"Policy", redriveAttribute, "RedriveAllowPolicy", "SqsManagedSseEnabled", "KmsMasterKeyId"}
+var texts = []string{policyAttribute, redriveAttribute, "RedriveAllowPolicy", managedKeyAttribute, keyAttribute}
 
 func (q *queue) number(name string) int {
 	if n, err := strconv.Atoi(q.attributes[name]); err == nil {
@@ -65,10 +69,10 @@ func (s *Service) createQueue(c *aws.Call, in *input) (any, *aws.Fault) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if fault := s.checkLocked(c.Region, in.Attributes); fault != nil {
+	if fault := s.checkLocked(c.Account, c.Region, in.Attributes); fault != nil {
 		return nil, fault
 	}
-	at := address{c.Region, in.QueueName}
+	at := ID{c.Account, c.Region, in.QueueName}
 	if q := s.queues[at]; q != nil {
 		for name, value := range in.Attributes {
 			if had, set := q.attributes[name]; had != value && (set || strconv.Itoa(q.number(name)) != value) {
@@ -79,7 +83,7 @@ func (s *Service) createQueue(c *aws.Call, in *input) (any, *aws.Fault) {
 	}
 	now := s.clock.Now()
 	q := &queue{
-		address: at, url: URL(c.Server, in.QueueName), attributes: maps.Clone(in.Attributes), created: now, modified: now,
+		ID: at, url: at.URL(c.Server), attributes: maps.Clone(in.Attributes), tags: maps.Clone(in.Tags), created: now, modified: now,
 		messages: map[string]*message{}, changed: make(chan struct{}),
 	}
 	if q.attributes == nil {
@@ -90,7 +94,7 @@ func (s *Service) createQueue(c *aws.Call, in *input) (any, *aws.Fault) {
 }
 
 // checkLocked checks new attributes.
-func (s *Service) checkLocked(region string, attributes map[string]string) *aws.Fault {
+func (s *Service) checkLocked(account, region string, attributes map[string]string) *aws.Fault {
 	for name, value := range attributes {
 		if bound, isNumber := numbers[name]; isNumber {
 			if n, err := strconv.Atoi(value); err != nil || n < bound.low || n > bound.high {
@@ -101,10 +105,15 @@ func (s *Service) checkLocked(region string, attributes map[string]string) *aws.
 		if !slices.Contains(texts, name) {
 			return bad("InvalidAttributeName", "Unknown Attribute "+name+".")
 		}
+		if name == policyAttribute && value != "" {
+			if _, err := policy.Parse(value, policy.Resource); err != nil {
+				return bad("InvalidAttributeValue", "Invalid value for the parameter Policy. Reason: "+err.Error())
+			}
+		}
 		if name == redriveAttribute && value != "" {
 			arn, limit := policyOf(&queue{attributes: attributes})
-			target := address{region, arn[strings.LastIndexByte(arn, ':')+1:]}
-			if limit < 1 || limit > 1000 || s.queues[target] == nil || arn != ARN(region, target.name) {
+			target, _ := ParseARN(arn) // The zero ID has no queue.
+			if limit < 1 || limit > 1000 || s.queues[target] == nil || target.Account != account || target.Region != region {
 				return bad("InvalidAttributeValue", "Value "+value+" for parameter RedrivePolicy is invalid. Reason: Dead letter target does not exist, or maxReceiveCount is not between 1 and 1000.")
 			}
 		}
@@ -119,7 +128,7 @@ func (s *Service) deleteQueue(c *aws.Call, in *input) (any, *aws.Fault) {
 	if fault != nil {
 		return nil, fault
 	}
-	delete(s.queues, q.address)
+	delete(s.queues, q.ID)
 	q.deleted = true
 	q.wake()
 	return map[string]any{}, nil
@@ -139,7 +148,9 @@ func (s *Service) purgeQueue(c *aws.Call, in *input) (any, *aws.Fault) {
 }
 
 func (s *Service) listQueues(c *aws.Call, in *input) (any, *aws.Fault) {
-	return s.list("QueueUrls", func(q *queue) bool { return q.region == c.Region && strings.HasPrefix(q.name, in.QueueNamePrefix) }), nil
+	return s.list("QueueUrls", func(q *queue) bool {
+		return q.Account == c.Account && q.Region == c.Region && strings.HasPrefix(q.Name, in.QueueNamePrefix)
+	}), nil
 }
 
 func (s *Service) listDeadLetterSources(c *aws.Call, in *input) (any, *aws.Fault) {
@@ -151,7 +162,7 @@ func (s *Service) listDeadLetterSources(c *aws.Call, in *input) (any, *aws.Fault
 	}
 	return s.list("queueUrls", func(q *queue) bool {
 		arn, _ := policyOf(q)
-		return arn == ARN(dead.region, dead.name)
+		return arn == dead.ARN()
 	}), nil
 }
 
@@ -171,7 +182,7 @@ func (s *Service) list(key string, match func(*queue) bool) map[string][]string 
 func (s *Service) getQueueURL(c *aws.Call, in *input) (any, *aws.Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q := s.queues[address{c.Region, in.QueueName}]
+	q := s.queues[ID{cmp.Or(in.QueueOwnerAWSAccountID, c.Account), c.Region, in.QueueName}]
 	if q == nil {
 		return nil, noSuchQueue
 	}
@@ -187,7 +198,7 @@ func (s *Service) getQueueAttributes(c *aws.Call, in *input) (any, *aws.Fault) {
 	}
 	stats := q.count(s.clock.Now())
 	all := map[string]string{
-		"QueueArn":                              ARN(q.region, q.name),
+		"QueueArn":                              q.ARN(),
 		"CreatedTimestamp":                      strconv.FormatInt(q.created.Unix(), 10),
 		"LastModifiedTimestamp":                 strconv.FormatInt(q.modified.Unix(), 10),
 		"ApproximateNumberOfMessages":           strconv.Itoa(stats.Visible),
@@ -198,6 +209,8 @@ func (s *Service) getQueueAttributes(c *aws.Call, in *input) (any, *aws.Fault) {
 		all[name] = strconv.Itoa(q.number(name))
 	}
 	maps.Copy(all, q.attributes)
+	// AWS encrypts queues with its own key unless they have another one.
+	all[managedKeyAttribute] = cmp.Or(all[managedKeyAttribute], strconv.FormatBool(all[keyAttribute] == ""))
 	for _, name := range in.AttributeNames {
 		if _, known := all[name]; !known && name != "All" && !slices.Contains(texts, name) {
 			return nil, bad("InvalidAttributeName", "Unknown Attribute "+name+".")
@@ -214,7 +227,7 @@ func (s *Service) setQueueAttributes(c *aws.Call, in *input) (any, *aws.Fault) {
 	defer s.mu.Unlock()
 	q, fault := s.findLocked(c, in)
 	if fault == nil {
-		fault = s.checkLocked(c.Region, in.Attributes)
+		fault = s.checkLocked(q.Account, q.Region, in.Attributes)
 	}
 	if fault != nil {
 		return nil, fault
@@ -224,99 +237,38 @@ func (s *Service) setQueueAttributes(c *aws.Call, in *input) (any, *aws.Fault) {
 	return map[string]any{}, nil
 }
 
-// Faults of one queue. Rates are from 0 to 1.
-type Faults struct {
-	// Refuse is the response to calls of the queue, at RefuseRate.
-	Refuse     *aws.Fault
-	RefuseRate float64
-	// Drop loses sent messages.
-	Drop float64
-	// Delay is the time before a sent message can be received.
-	Delay time.Duration
-	// Reorder returns messages in random order.
-	Reorder bool
-	// Duplicate keeps a received message visible.
-	Duplicate float64
-	// LoseReceive fails a receive after it has hidden the messages.
-	LoseReceive float64
-	// ForgetDelete confirms a delete and does nothing.
-	ForgetDelete float64
-	// FailEntry fails an entry of a batch.
-	FailEntry float64
+func (s *Service) tagQueue(c *aws.Call, in *input) (any, *aws.Fault) {
+	return s.changeTags(c, in, func(tags map[string]string) { maps.Copy(tags, in.Tags) })
 }
 
-// Stats of one queue.
-type Stats struct {
-	// Sent, Dropped of these, Received, Deleted, moved to the dead letters (DeadLettered)
-	// and Expired messages, since the queue was created.
-	Sent, Dropped, Received, Deleted, DeadLettered, Expired int
-	// Empty receives, and VisibilityChanges of messages.
-	Empty, VisibilityChanges int
-	// Visible, InFlight and Delayed messages now.
-	Visible, InFlight, Delayed int
-	// Oldest is the age of the oldest message; 0 without messages.
-	Oldest time.Duration
-}
-
-func (q *queue) count(now time.Time) Stats {
-	q.surface(now)
-	stats := q.stats
-	stats.InFlight = q.inFlight
-	stats.Delayed = len(q.hidden) - q.inFlight
-	stats.Visible = len(q.messages) - len(q.hidden)
-	for _, m := range q.messages {
-		stats.Oldest = max(stats.Oldest, now.Sub(m.sent))
-	}
-	return stats
-}
-
-// SetFaults replaces the faults of a queue. It has no effect if the queue does not exist.
-func (s *Service) SetFaults(region, name string, f Faults) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if q := s.queues[address{region, name}]; q != nil {
-		q.faults = f
-	}
-}
-
-// Stats returns the statistics of a queue; zero if it does not exist.
-func (s *Service) Stats(region, name string) Stats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if q := s.queues[address{region, name}]; q != nil {
-		return q.count(s.clock.Now())
-	}
-	return Stats{}
-}
-
-// Bodies returns the bodies of all messages in a queue, including hidden ones, in any order.
-func (s *Service) Bodies(region, name string) []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var bodies []string
-	if q := s.queues[address{region, name}]; q != nil {
-		for _, m := range q.messages {
-			bodies = append(bodies, m.body)
+func (s *Service) untagQueue(c *aws.Call, in *input) (any, *aws.Fault) {
+	return s.changeTags(c, in, func(tags map[string]string) {
+		for _, key := range in.TagKeys {
+			delete(tags, key)
 		}
-	}
-	return bodies
+	})
 }
 
-// Put adds messages to a queue without a call. It returns a fault if that fails.
-func (s *Service) Put(region, name string, bodies ...string) *aws.Fault {
+func (s *Service) changeTags(c *aws.Call, in *input, change func(map[string]string)) (any, *aws.Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q := s.queues[address{region, name}]
-	if q == nil {
-		return noSuchQueue
+	q, fault := s.findLocked(c, in)
+	if fault != nil {
+		return nil, fault
 	}
-	for _, body := range bodies {
-		if _, fault := s.sendLocked(q, entry{MessageBody: body}); fault != nil {
-			return fault
-		}
+	if q.tags == nil {
+		q.tags = map[string]string{}
 	}
-	return nil
+	change(q.tags)
+	return map[string]any{}, nil
 }
 
-// Missing is the fault of a queue that does not exist, for Faults.Refuse.
-var Missing = noSuchQueue
+func (s *Service) listQueueTags(c *aws.Call, in *input) (any, *aws.Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q, fault := s.findLocked(c, in)
+	if fault != nil {
+		return nil, fault
+	}
+	return map[string]any{"Tags": maps.Clone(q.tags)}, nil
+}

@@ -16,9 +16,10 @@ const (
 
 // queue has messages. Service.mu protects it.
 type queue struct {
-	address
+	ID
 	url        string
 	attributes map[string]string
+	tags       map[string]string
 	created    time.Time
 	modified   time.Time
 	faults     Faults

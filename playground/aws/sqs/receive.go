@@ -149,7 +149,8 @@ func (s *Service) redriveLocked(q *queue) (*queue, int) {
 	if arn == "" {
 		return nil, 0
 	}
-	return s.queues[address{q.region, arn[strings.LastIndexByte(arn, ':')+1:]}], limit
+	target, _ := ParseARN(arn) // It was checked when it was set.
+	return s.queues[target], limit
 }
 
 func policyOf(q *queue) (arn string, limit int) {

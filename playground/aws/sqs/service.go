@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
-	"strings"
 	"sync"
 
 	"k8s.io/utils/clock"
@@ -29,11 +27,8 @@ type Service struct {
 	// mu guards the fields that follow, and the queues.
 	mu     sync.Mutex
 	random *rand.Rand
-	// queues by region and name.
-	queues map[address]*queue
+	queues map[ID]*queue
 }
-
-type address struct{ region, name string }
 
 var _ aws.Service = &Service{}
 
@@ -42,7 +37,7 @@ func New(o Options) *Service {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Service{clock: o.Clock, random: rand.New(rand.NewPCG(o.Seed, 0)), queues: map[address]*queue{}}
+	return &Service{clock: o.Clock, random: rand.New(rand.NewPCG(o.Seed, 0)), queues: map[ID]*queue{}}
 }
 
 // Name implements aws.Service.
@@ -70,6 +65,9 @@ var actions = map[string]action{
 	"DeleteMessageBatch":           (*Service).deleteMessageBatch,
 	"ChangeMessageVisibility":      (*Service).changeVisibility,
 	"ChangeMessageVisibilityBatch": (*Service).changeVisibilityBatch,
+	"TagQueue":                     (*Service).tagQueue,
+	"UntagQueue":                   (*Service).untagQueue,
+	"ListQueueTags":                (*Service).listQueueTags,
 }
 
 // Serve implements aws.Service.
@@ -78,14 +76,14 @@ func (s *Service) Serve(w http.ResponseWriter, c *aws.Call) *aws.Fault {
 	if act == nil {
 		return &aws.Fault{Status: http.StatusBadRequest, Code: "InvalidAction", Message: "The action " + c.Action + " is not valid for this endpoint."}
 	}
-	var in input
-	if err := json.Unmarshal(c.Body, &in); err != nil {
-		return &aws.Fault{Status: http.StatusBadRequest, Code: "SerializationException", Message: err.Error()}
+	in, fault := parse(c)
+	if fault == nil {
+		fault = s.refusal(c, in)
 	}
-	if fault := s.refusal(c, &in); fault != nil {
+	if fault != nil {
 		return fault
 	}
-	out, fault := act(s, c, &in)
+	out, fault := act(s, c, in)
 	if fault != nil {
 		return fault
 	}
@@ -93,11 +91,19 @@ func (s *Service) Serve(w http.ResponseWriter, c *aws.Call) *aws.Fault {
 	return nil
 }
 
+func parse(c *aws.Call) (*input, *aws.Fault) {
+	in := &input{}
+	if err := json.Unmarshal(c.Body, in); err != nil {
+		return nil, bad("SerializationException", err.Error())
+	}
+	return in, nil
+}
+
 // refusal returns the fault for a call from its queue's Faults, or nil.
 func (s *Service) refusal(c *aws.Call, in *input) *aws.Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q := s.queues[addressOf(c.Region, in.QueueURL)]
+	q := s.queues[idOf(c, in.QueueURL)]
 	if q == nil || q.faults.Refuse == nil || !s.chanceLocked(q.faults.RefuseRate) {
 		return nil
 	}
@@ -107,33 +113,16 @@ func (s *Service) refusal(c *aws.Call, in *input) *aws.Fault {
 // chanceLocked returns true at a rate of 0 to 1.
 func (s *Service) chanceLocked(rate float64) bool { return rate > 0 && s.random.Float64() < rate }
 
-// addressOf parses a queue's URL, which ends with account and name.
-func addressOf(region, queueURL string) address {
-	u, err := url.Parse(queueURL)
-	if err != nil {
-		return address{}
-	}
-	return address{region: region, name: u.Path[strings.LastIndexByte(u.Path, '/')+1:]}
-}
-
 // findLocked finds a queue by its URL.
 func (s *Service) findLocked(c *aws.Call, in *input) (*queue, *aws.Fault) {
 	if in.QueueURL == "" {
 		return nil, missing("QueueUrl")
 	}
-	if q := s.queues[addressOf(c.Region, in.QueueURL)]; q != nil {
+	if q := s.queues[idOf(c, in.QueueURL)]; q != nil {
 		return q, nil
 	}
 	return nil, noSuchQueue
 }
-
-// URL returns the URL of a queue on a server.
-func URL(server *aws.Server, name string) string {
-	return server.URL() + "/" + aws.Account + "/" + name
-}
-
-// ARN returns the ARN of a queue.
-func ARN(region, name string) string { return "arn:aws:sqs:" + region + ":" + aws.Account + ":" + name }
 
 // wait returns after a change or a time, or when the call is canceled.
 func (s *Service) wait(ctx context.Context, changed <-chan struct{}, timer clock.Timer) (canceled bool) {

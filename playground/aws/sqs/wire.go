@@ -19,6 +19,7 @@ type input struct {
 	QueueURL                    string `json:"QueueUrl"`
 	QueueName                   string
 	QueueNamePrefix             string
+	QueueOwnerAWSAccountID      string `json:"QueueOwnerAWSAccountId"`
 	Attributes                  map[string]string
 	AttributeNames              []string
 	MessageSystemAttributeNames []string
@@ -26,6 +27,8 @@ type input struct {
 	MaxNumberOfMessages         *int
 	WaitTimeSeconds             *int
 	Entries                     []entry
+	Tags                        map[string]string
+	TagKeys                     []string
 	entry
 }
 
@@ -109,7 +112,7 @@ func (s *Service) Refuse(w http.ResponseWriter, f *aws.Fault) {
 	switch f.Code {
 	case aws.AuthFailure.Code:
 		translated = aws.Fault{Status: http.StatusForbidden, Code: "InvalidClientTokenId", Message: "The security token included in the request is invalid."}
-	case aws.Throttled.Code:
+	case aws.Throttled.Code, aws.Throttling.Code:
 		translated = *Throttled
 	case aws.Denied.Code:
 		translated = *Denied

@@ -2,8 +2,6 @@ package sts
 
 import (
 	"cmp"
-	"crypto/rand"
-	"encoding/xml"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -12,11 +10,11 @@ import (
 	"time"
 
 	"github.com/capstan-hub/capstan/playground/aws"
+	"github.com/capstan-hub/capstan/playground/aws/internal/wire"
 )
 
 const (
-	namespace   = "https://sts.amazonaws.com/doc/2011-06-15/"
-	contentType = "text/xml"
+	namespace = "https://sts.amazonaws.com/doc/2011-06-15/"
 	// Lifetime of a session: the default, minimum and maximum of STS.
 	defaultSession, shortest, longest = time.Hour, 15 * time.Minute, 12 * time.Hour
 )
@@ -76,7 +74,7 @@ func (s *Service) Anonymous(action string) bool { return action == "AssumeRoleWi
 func (s *Service) Serve(w http.ResponseWriter, c *aws.Call) *aws.Fault {
 	switch c.Action {
 	case "GetCallerIdentity":
-		write(w, "GetCallerIdentity", identity{Account: aws.Account, Arn: c.Caller, UserID: "PLAYGROUND"})
+		wire.WriteXML(w, namespace, "GetCallerIdentity", identity{Account: c.Account, Arn: c.Caller, UserID: "PLAYGROUND"})
 		return nil
 	case "AssumeRole", "AssumeRoleWithWebIdentity":
 		return s.assume(w, c)
@@ -108,8 +106,8 @@ func (s *Service) assume(w http.ResponseWriter, c *aws.Call) *aws.Fault {
 		return fault
 	}
 	lasts = cmp.Or(role.Lasts, lasts)
-	issued := c.Server.Issue(fmt.Sprintf("arn:aws:sts::%s:assumed-role/%s/%s", aws.Account, name[1], session), lasts)
-	write(w, c.Action, assumed{
+	issued := c.Server.Issue(fmt.Sprintf("arn:aws:sts::%s:assumed-role/%s/%s", aws.AccountOf(arn), name[1], session), lasts)
+	wire.WriteXML(w, namespace, c.Action, assumed{
 		Credentials: credentials{
 			AccessKeyID: issued.AccessKeyID, SecretAccessKey: issued.SecretAccessKey,
 			SessionToken: issued.Token, Expiration: issued.Expires.UTC().Format(time.RFC3339),
@@ -160,60 +158,5 @@ type (
 	}
 )
 
-// write writes a response of the query protocol: <XResponse><XResult>...
-func write(w http.ResponseWriter, action string, result any) {
-	body, err := xml.Marshal(response{
-		XMLName:   xml.Name{Space: namespace, Local: action + "Response"},
-		Result:    named{name: action + "Result", value: result},
-		RequestID: rand.Text(),
-	})
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", contentType)
-	_, _ = w.Write(body) // The caller may have closed the connection.
-}
-
-type response struct {
-	XMLName   xml.Name
-	Result    named
-	RequestID string `xml:"ResponseMetadata>RequestId"`
-}
-
-// named is an element with a name that is set at run time.
-type named struct {
-	name  string
-	value any
-}
-
-// MarshalXML implements xml.Marshaler.
-func (n named) MarshalXML(e *xml.Encoder, _ xml.StartElement) error {
-	return e.EncodeElement(n.value, xml.StartElement{Name: xml.Name{Local: n.name}})
-}
-
-// Refuse implements aws.Service. It translates the codes of EC2 to those of STS.
-func (s *Service) Refuse(w http.ResponseWriter, f *aws.Fault) {
-	code := f.Code
-	switch code {
-	case aws.AuthFailure.Code:
-		code = "InvalidClientTokenId"
-	case aws.Throttled.Code:
-		code = "Throttling"
-	case "RequestExpired":
-		code = "ExpiredToken"
-	}
-	type fault struct{ Type, Code, Message string }
-	body, err := xml.Marshal(struct {
-		XMLName   xml.Name `xml:"ErrorResponse"`
-		Error     fault
-		RequestID string `xml:"RequestId"`
-	}{XMLName: xml.Name{Space: namespace, Local: "ErrorResponse"}, Error: fault{"Sender", code, f.Message}, RequestID: rand.Text()})
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", contentType)
-	w.WriteHeader(f.Status)
-	_, _ = w.Write(body) // As above.
-}
+// Refuse implements aws.Service.
+func (s *Service) Refuse(w http.ResponseWriter, f *aws.Fault) { wire.RefuseXML(w, namespace, f) }
