@@ -254,11 +254,20 @@ func (v view) facts(p *capstanv1.Promotion, outcome decision.Outcome) decision.F
 		return f
 	}
 	f.SourceFailed = v.sourceFailed(p)
+	f.WaveChanged = v.moved(p) != ""
 	if agreed := v.sourceAgreed(p); agreed != nil && !v.pruned() && !v.rules.SoakInvalid() {
 		f.SourceMovedOn = agreed.Sequence > p.Spec.Source.Sequence && !revision.Same(agreed.Revision, p.Spec.Revision) &&
 			!v.ledger.Qualified(decision.EntryOf(p), v.rules.Soak(), agreed.Revision)
 	}
 	return f
+}
+
+// moved returns a cluster of the wave of a promotion in flight that belongs to another wave now; empty if none does.
+func (v view) moved(p *capstanv1.Promotion) string {
+	if v.pipeline == nil || p.Spec.Wave == nil || p.Status.CarriedOutTime != nil || p.Status.Phase.Finished() {
+		return ""
+	}
+	return decision.Moved(v.pipeline, p.Spec.Environment, p.Spec.Wave.Clusters)
 }
 
 // arrived returns whether every target of the environment, or its quorum, runs the revision, fresh and ready.

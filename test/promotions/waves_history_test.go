@@ -16,7 +16,6 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
-	"github.com/capstan-hub/capstan/strategy/notification"
 )
 
 // waveHistory is a random history of the clusters of an environment in waves. Each cluster has a manifest of its own: it gets
@@ -32,17 +31,6 @@ type waveHistory struct {
 	// seen are the promotions that were checked, and agreed the agreements of the stages.
 	seen   map[types.UID]bool
 	agreed map[string]pipelinesv1.AgreedRevision
-}
-
-// wanted returns what was sent to a cluster last; empty for nothing.
-func (f *waveHistory) wanted(cluster string) string {
-	revision := ""
-	for _, e := range f.w.receiver.received() {
-		if slices.Contains(strings.Split(e.Metadata[notification.KeyClusters], ","), f.w.ns+"/"+cluster) {
-			revision = e.Metadata[notification.KeyVersion]
-		}
-	}
-	return revision
 }
 
 // step lets one thing happen.
@@ -77,7 +65,7 @@ func (f *waveHistory) step() {
 
 // follow makes a cluster run what was sent to it.
 func (f *waveHistory) follow(cluster string) {
-	if wanted := f.wanted(cluster); wanted != "" {
+	if wanted := f.w.lastSentTo(cluster); wanted != "" {
 		f.runs[cluster] = wanted
 	}
 	f.w.runs(cluster, f.runs[cluster])

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
@@ -86,6 +88,16 @@ func (w *world) sentTo(env string) []string {
 		}
 	}
 	return all
+}
+
+// lastSentTo returns the revision that was sent last to a cluster with a manifest of its own; empty for none.
+func (w *world) lastSentTo(cluster string) (revision string) {
+	for _, e := range w.receiver.received() {
+		if slices.Contains(strings.Split(e.Metadata[notification.KeyClusters], ","), w.ns+"/"+cluster) {
+			revision = e.Metadata[notification.KeyVersion]
+		}
+	}
+	return revision
 }
 
 func (w *world) wave(ctx context.Context, name string) *pipelinesv1.EnvironmentStatus {
@@ -465,4 +477,60 @@ func TestNoWavePassesTheApproval(t *testing.T) {
 	h.settle(ctx)
 	w.expectPhase(ctx, g, "prod/canary", capstanv1.PhaseSucceeded)
 	w.expectPhase(ctx, g, "prod/early", capstanv1.PhaseAwaitingRollout)
+}
+
+// A cluster moves to an earlier wave while a promotion into its former wave waits to be sent. What is sent to the former wave later
+// is not for this cluster any more, which the earlier wave has given a newer revision.
+func TestAClusterThatMovedGetsNothingOfItsFormerWave(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := wavesOf(t, rings(), threeRings())
+	w.runs("eu-0", "1.1")
+	h.settle(ctx)
+	w.runs("eu-1", "1.1")
+	w.runs("eu-2", "1.1")
+	w.receiver.fail = 1
+	h.settle(ctx)
+	w.expectPhase(ctx, g, "prod/rest", capstanv1.PhasePromoting)
+	waits := w.newest(ctx, "prod/rest")
+	g.Expect(waits.Spec.Wave.Clusters).To(ContainElement(w.ns + "/eu-3"))
+	w.label("eu-3", ring(0))
+	h.settle(ctx)
+	g.Expect(w.c.Get(ctx, client.ObjectKeyFromObject(&waits), &waits)).To(Succeed())
+	g.Expect(waits.Status).To(And(HaveField("Phase", capstanv1.PhaseSuperseded), HaveField("Reason", string(decision.WaveChanged)),
+		HaveField("Message", ContainSubstring(`belongs to another wave of "prod" now`))))
+	again := w.newest(ctx, "prod/rest") // The wave before, early, runs the revision.
+	g.Expect(again.Spec).To(And(HaveField("Revision", "1.1"), HaveField("Wave.Clusters", []string{w.ns + "/eu-4"})))
+	w.expectPhase(ctx, g, "prod/rest", capstanv1.PhaseAwaitingRollout)
+	w.runs("dev", "1.2")
+	h.settle(ctx)
+	g.Expect(w.newest(ctx, "prod/canary").Spec).To(And(HaveField("Revision", "1.2"), HaveField("Wave.Clusters", []string{w.ns + "/eu-0", w.ns + "/eu-3"})))
+	for range 30 {
+		w.clock.Step(3 * time.Minute)
+		h.settle(ctx)
+		for name := range threeRings() {
+			if sent := w.lastSentTo(name); sent != "" {
+				w.runs(name, sent)
+			}
+		}
+		h.settle(ctx)
+	}
+	g.Expect(w.counts(ctx)).To(And(HaveField("Ready", int32(5)), HaveField("Message", "1.2: canary, early, rest")))
+	g.Expect(w.sentTo("prod/rest")).To(Equal([]string{"1.1", "1.2"}))
+}
+
+// A PromotionRequest is carried out for the clusters that its wave has then.
+func TestARequestForAWaveWhoseClusterMoved(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := wavesOf(t, rings(), threeRings())
+	w.receiver.fail = 1
+	w.ask(ctx, "rest", "prod/rest", "1.0")
+	h.settle(ctx)
+	w.expectPhase(ctx, g, "prod/rest", capstanv1.PhasePromoting)
+	w.label("eu-4", ring(1))
+	h.settle(ctx)
+	h.live(ctx, time.Hour, time.Minute)
+	newest := w.newest(ctx, "prod/rest")
+	g.Expect(newest.Spec.Wave.Clusters).To(Equal([]string{w.ns + "/eu-3"}))
+	g.Expect(newest.Spec.Request).NotTo(BeNil())
+	g.Expect(w.sentTo("prod/rest")).To(Equal([]string{"1.0"}))
 }

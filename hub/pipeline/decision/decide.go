@@ -48,6 +48,9 @@ type Question struct {
 	// HeldBefore is whether a rollback or a request keeps the candidate out that names another source: the
 	// line was edited since.
 	HeldBefore bool
+	// WaveChanged is whether the newest promotion is a rollback or by request and can still be carried out, and a cluster of its wave
+	// belongs to another wave of the environment now.
+	WaveChanged bool
 	// FailedInWave is the environment, a wave of the same environment as Into, in which the candidate failed or from which it was
 	// taken out (FailedInWave); empty if there is none.
 	FailedInWave string
@@ -152,11 +155,11 @@ var decisionTable = []decisionRow{
 	{RolledBack, "the newest promotion failed in the environment, is no rollback, and spec.rollback permits one", true,
 		"The last revision that succeeded before is promoted again, once.",
 		func(q Question) bool { to, why := Rollback(q); return to != nil && why == "" }},
-	{Reissued, "the newest promotion is a rollback or by request, was not carried out, is in flight or failed before it arrived, and the Pipeline's strategy or manual was edited", true,
+	{Reissued, "the newest promotion is a rollback or by request, was not carried out, is in flight or failed before it arrived, and the Pipeline's strategy or manual was edited, or a cluster of its wave belongs to another wave now", true,
 		"The edit takes effect with the next number. The revision, the request and the hold stay.",
 		func(q Question) bool {
 			n := q.Into.Ledger.Newest()
-			return n != nil && !n.Former && n.OutOfTurn() && n.Intent.App == q.Into.Intent.App && len(q.Into.Targets) > 0 && isEdited(n, q)
+			return n != nil && !n.Former && n.OutOfTurn() && n.Intent.App == q.Into.Intent.App && len(q.Into.Targets) > 0 && (isEdited(n, q) || q.WaveChanged)
 		}},
 	{Busy, "the newest promotion is Verifying, or is a rollback or by request and in flight, for the application that the Pipeline names", false,
 		"A verification ends with a verdict, and a rollback or a request is carried out: another revision of the source does not replace it.",
@@ -212,7 +215,7 @@ var decisionTable = []decisionRow{
 			n := newestForCandidate(q)
 			return n != nil && isEdited(n, q)
 		}},
-	{PromotionRestored, "the newest promotion is for this roll-out and was not carried out, because the promotion, the environment or its source was removed from the line, the Pipeline was deleted, or the revision was rejected and is not any more", true,
+	{PromotionRestored, "the newest promotion is for this roll-out and was not carried out, because the promotion, the environment or its source was removed from the line, the Pipeline was deleted, or the revision was rejected and is not any more, or the clusters of the wave changed", true,
 		"The environment is in the line again, or still, and does not have the revision.",
 		func(q Question) bool {
 			n := newestForCandidate(q)
@@ -292,7 +295,12 @@ func failedBefore(n *Entry) bool {
 // isEdited returns whether a promotion can still be carried out, and its strategy, or whether it needs an
 // approval, was edited since it was created.
 func isEdited(n *Entry, q Question) bool {
-	return !n.CarriedOut && (!n.Phase.Finished() || failedBefore(n)) && !n.Intent.Equal(*q.Into.Intent)
+	return actsLater(n) && !n.Intent.Equal(*q.Into.Intent)
+}
+
+// actsLater returns whether a promotion was not carried out, and still can be.
+func actsLater(n *Entry) bool {
+	return !n.CarriedOut && (!n.Phase.Finished() || failedBefore(n))
 }
 
 // ofFirst returns whether the candidate is what the first environment runs.
@@ -329,7 +337,7 @@ func endedByEdit(n *Entry) bool {
 		return false
 	}
 	switch PhaseReason(n.Reason) { //nolint:exhaustive // The others are not edits.
-	case PromotionRemoved, EnvironmentRemoved, PipelineDeleted, SourceChanged, SourceMovedOn, SourceFailed, RevisionRejected:
+	case PromotionRemoved, EnvironmentRemoved, PipelineDeleted, SourceChanged, SourceMovedOn, SourceFailed, WaveChanged, RevisionRejected:
 		return true
 	default:
 		return false

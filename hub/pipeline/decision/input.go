@@ -36,6 +36,9 @@ func QuestionOf(p *pipelinesv1.Pipeline, fleets []Fleet, promotions []capstanv1.
 	if a := q.Source.Agreed; a != nil {
 		q.FailedInWave = FailedInWave(p, promotions, i, capstanv1.PromotionSource{Environment: q.Source.Name, Sequence: a.Sequence}, a.Revision)
 	}
+	if n := q.Into.Ledger.Newest(); n != nil && n.OutOfTurn() && actsLater(n) {
+		q.WaveChanged = Moved(p, q.Into.Name, n.Clusters) != ""
+	}
 	q.Into.Rollback = RollbackFor(p, i)
 	rules := gate.For(p, i)
 	if n := q.Into.Ledger.Newest(); n != nil && q.Into.Intent != nil && q.Into.Rollback.concern() {

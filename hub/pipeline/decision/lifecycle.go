@@ -42,6 +42,9 @@ type Facts struct {
 	// SourceChanged: the environment before this one in the Pipeline is not the source of
 	// the promotion, because an environment was inserted, removed, renamed or moved.
 	SourceChanged bool
+	// WaveChanged: a cluster of its wave belongs to another wave of the environment now. False for a rollback and a
+	// promotion by request, which Decide replaces (Reissued).
+	WaveChanged bool
 	// RequestDeleted: the PromotionRequest that caused it was deleted.
 	RequestDeleted bool
 	// Rejected: spec.reject of the Pipeline contains the revision.
@@ -105,6 +108,7 @@ const (
 	SourceMovedOn      PhaseReason = "SourceMovedOn"
 	SourceChanged      PhaseReason = "SourceChanged"
 	SourceFailed       PhaseReason = "SourceFailed"
+	WaveChanged        PhaseReason = "WaveChanged"
 	RequestDeleted     PhaseReason = "RequestDeleted"
 	EnvironmentMovedOn PhaseReason = "EnvironmentMovedOn"
 	RevisionRejected   PhaseReason = "RevisionRejected"
@@ -197,6 +201,8 @@ var lifecycleTable = []lifecycleRow{
 		func(f Facts) bool { return f.SourceChanged && !f.MaybeSent }},
 	{beforeRollout, "the revision failed in the verification of the source or is being rolled back there, and no attempt may have been delivered unnoticed", capstanv1.PhaseSuperseded, SourceFailed,
 		func(f Facts) bool { return f.SourceFailed && !f.MaybeSent }},
+	{beforeRollout, "a cluster of its wave belongs to another wave of the environment now", capstanv1.PhaseSuperseded, WaveChanged,
+		func(f Facts) bool { return f.WaveChanged }},
 	{beforeRollout, "the PromotionRequest that caused it was deleted, and no attempt may have been delivered unnoticed", capstanv1.PhaseSuperseded, RequestDeleted,
 		func(f Facts) bool { return f.RequestDeleted && !f.MaybeSent }},
 	{beforeRollout, "spec.reject of the Pipeline contains the revision, and no attempt may have been delivered unnoticed", capstanv1.PhaseSuperseded, RevisionRejected,

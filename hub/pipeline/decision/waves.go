@@ -1,6 +1,7 @@
 package decision
 
 import (
+	"cmp"
 	"slices"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
@@ -14,6 +15,37 @@ func FirstStage(p *pipelinesv1.Pipeline, i int) int {
 		i--
 	}
 	return i
+}
+
+// Moved returns the first one of the clusters of a promotion into a stage, as namespace/name, that belongs to another stage of the same
+// environment now, by the status of the Pipeline; empty if none does. A cluster that was only removed, or is no longer selected, has not
+// moved: what is sent to it changes no other wave.
+func Moved(p *pipelinesv1.Pipeline, environment string, clusters []string) string {
+	i := slices.IndexFunc(p.Spec.Environments, func(e pipelinesv1.Environment) bool { return e.Name == environment })
+	if i < 0 || p.Spec.Environments[i].Stage == nil || len(clusters) == 0 {
+		return ""
+	}
+	base := p.Spec.Environments[i].Base()
+	own, others := map[string]bool{}, map[string]bool{}
+	for j := range p.Spec.Environments {
+		if p.Spec.Environments[j].Base() != base {
+			continue
+		}
+		of := others
+		if j == i {
+			of = own
+		}
+		for _, m := range p.Status.Environments[p.Spec.Environments[j].Name].Members() {
+			if m.ClusterRef != nil {
+				of[cmp.Or(m.ClusterRef.Namespace, p.Namespace)+"/"+m.ClusterRef.Name] = true
+			}
+		}
+	}
+	at := slices.IndexFunc(clusters, func(c string) bool { return others[c] && !own[c] })
+	if at < 0 {
+		return ""
+	}
+	return clusters[at]
 }
 
 // FailedInWave returns the environment in which a revision failed, or from which it was taken out, and which is another wave of the
