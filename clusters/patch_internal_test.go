@@ -1,7 +1,9 @@
 package clusters
 
 import (
+	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -24,7 +26,8 @@ func TestMayPatch(t *testing.T) {
 		"its scale":                    {"", deployment + "/scale", string(types.MergePatchType), false},
 		"all of them":                  {"", "/apis/cluster.x-k8s.io/v1beta2/namespaces/team/machinedeployments", string(types.MergePatchType), false},
 		"no name":                      {"", "/apis/cluster.x-k8s.io/v1beta2/namespaces/team/machinedeployments/", string(types.MergePatchType), false},
-		"its Machines":                 {"", "/apis/cluster.x-k8s.io/v1beta2/namespaces/team/machines/web", string(types.MergePatchType), false},
+		"a Machine":                    {"", "/apis/cluster.x-k8s.io/v1beta2/namespaces/team/machines/web", string(types.MergePatchType), true},
+		"its Cluster":                  {"", "/apis/cluster.x-k8s.io/v1beta2/namespaces/team/clusters/web", string(types.MergePatchType), false},
 		"the resource elsewhere":       {"", "/apis/example.org/v1/namespaces/team/machinedeployments/web", string(types.MergePatchType), false},
 		"a Secret":                     {"", "/api/v1/namespaces/team/secrets/web", string(types.MergePatchType), false},
 		"an escaped way out":           {"", "/apis/cluster.x-k8s.io/v1beta2/namespaces/team%2Fx/machinedeployments/web%2Fstatus", string(types.MergePatchType), false},
@@ -34,10 +37,45 @@ func TestMayPatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, "https://example.com"+tc.path, nil)
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, "https://example.com"+tc.path, strings.NewReader(`{"metadata":{"labels":{"a":"b"}}}`))
 			g.Expect(err).NotTo(HaveOccurred())
 			r.Header.Set("Content-Type", tc.media)
 			g.Expect(mayPatch(tc.prefix, r)).To(Equal(tc.may))
+		})
+	}
+}
+
+// Only labels and annotations may be changed.
+func TestMayPatchMetadata(t *testing.T) {
+	const machine = "https://example.com/apis/cluster.x-k8s.io/v1beta2/namespaces/team/machines/web"
+	for body, may := range map[string]bool{
+		`{"metadata":{"annotations":{"a":""}}}`:                                     true,
+		`{"metadata":{"labels":{"a":null},"annotations":{},"resourceVersion":"1"}}`: true,
+		`{"metadata":{"uid":"x","annotations":{"a":""}}}`:                           true,
+		`{"metadata":{"finalizers":null}}`:                                          false,
+		`{"metadata":{"ownerReferences":[],"labels":{"a":"b"}}}`:                    false,
+		`{"metadata":{"labels":{"a":"b"}},"spec":{"providerID":"x"}}`:               false,
+		`{"metadata":{"labels":{"a":"b"}},"status":{}}`:                             false,
+		`{"spec":{"providerID":"x"}}`:                                               false,
+		`{"spec":null}`:                                                             false,
+		`{"metadata":null}`:                                                         false,
+		`{}`:                                                                        false,
+		`null`:                                                                      false,
+		`[]`:                                                                        false,
+		``:                                                                          false,
+		`{"metadata":{"labels":{"a":"b"}}`:                                          false,
+	} {
+		t.Run(body, func(t *testing.T) {
+			g := NewWithT(t)
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, machine, strings.NewReader(body))
+			g.Expect(err).NotTo(HaveOccurred())
+			r.Header.Set("Content-Type", string(types.MergePatchType))
+			g.Expect(mayPatch("", r)).To(Equal(may))
+			sent, err := io.ReadAll(r.Body)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(string(sent)).To(Equal(body), "the body is still sent")
+			r.GetBody = nil
+			g.Expect(mayPatch("", r)).To(BeFalse())
 		})
 	}
 }

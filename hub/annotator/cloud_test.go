@@ -28,7 +28,7 @@ type cloud struct {
 // newCloud whose regions offer the fixtures.
 func newCloud(t *testing.T) *cloud {
 	t.Helper()
-	c := &cloud{ec2: ec2.New("eu-west-1", "eu-central-1", "us-east-1", "us-west-2", "ap-south-1", "ap-northeast-1", "sa-east-1"), sts: sts.New(assumable)}
+	c := &cloud{ec2: ec2.New("eu-west-1", "eu-central-1", "us-east-1", "us-west-2", "ap-south-1", "ap-northeast-1", "sa-east-1"), sts: sts.New(assumable, member)}
 	var err error
 	if c.Server, err = aws.Start(aws.Options{Services: []aws.Service{c.ec2, c.sts}}); err != nil {
 		t.Fatal(err)
@@ -59,3 +59,6 @@ func (c *cloud) describes(region string, codes ...string) int {
 
 // assumable is a role that the process may assume.
 var assumable = sts.Role{ARN: "arn:aws:iam::222222222222:role/capa"}
+
+// member is a role that only assumable may assume.
+var member = sts.Role{ARN: "arn:aws:iam::222222222222:role/member", TrustedCaller: "arn:aws:sts::222222222222:assumed-role/capa/capstan"}

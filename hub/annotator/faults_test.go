@@ -433,6 +433,47 @@ func TestIdentityOfTheCluster(t *testing.T) {
 	w.g.Expect(callers("sa-east-1")()).To(ContainElement(ContainSubstring("assumed-role/capa/")))
 }
 
+// A role is assumed with the role of its identity's source, if each identity of the chain may be used in the namespace; else the hub
+// asks by its own identity.
+func TestIdentityWithASource(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, newest)
+	infra := w.awsCluster(region)
+	identity := func(name, arn string, namespaces map[string]any, source string) {
+		spec := map[string]any{"roleARN": arn, "allowedNamespaces": namespaces}
+		if source != "" {
+			spec["sourceIdentityRef"] = map[string]any{"kind": "AWSClusterRoleIdentity", "name": w.namespace + "-" + source}
+		}
+		w.create(object(infrastructure+"/v1beta2", "AWSClusterRoleIdentity", "", w.namespace+"-"+name, spec))
+	}
+	all, elsewhere := map[string]any{}, map[string]any{"list": []any{"another"}}
+	identity("source", assumable.ARN, all, "")
+	identity("member", member.ARN, all, "source")
+	identity("direct", member.ARN, all, "")
+	identity("source-elsewhere", assumable.ARN, elsewhere, "")
+	identity("member-elsewhere", member.ARN, all, "source-elsewhere")
+	w.create(w.capiCluster("AWSCluster", ""))
+	w.create(w.template("t", "m5.large"))
+	w.create(infra)
+	w.start()
+	md := w.deployment("md", "t")
+	w.create(md)
+	for _, c := range []struct{ identity, region, caller string }{
+		{"member", "us-east-1", "assumed-role/member/"},
+		{"direct", "us-west-2", aws.RootARN},
+		{"member-elsewhere", "eu-central-1", aws.RootARN},
+	} {
+		w.patch(infra, fmt.Sprintf(`{"spec":{"region":%q,"identityRef":{"kind":"AWSClusterRoleIdentity","name":%q}}}`, c.region, w.namespace+"-"+c.identity))
+		w.awaits(md).Should(equal(m5(c.region)))
+		records := w.aws.Records(aws.Match{Service: "ec2", Region: c.region})
+		w.g.Expect(records).NotTo(BeEmpty())
+		w.g.Expect(records).To(ContainElement(HaveField("Caller", ContainSubstring(c.caller))), c.identity)
+		if c.caller == aws.RootARN {
+			w.g.Expect(records).To(HaveEach(HaveField("Caller", aws.RootARN)), c.identity)
+		}
+	}
+}
+
 // Must show 2, as far as an object: every type of the fixtures has exactly the values
 // that were worked out of it.
 func TestEveryTypeOfTheFixtures(t *testing.T) {

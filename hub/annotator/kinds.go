@@ -70,7 +70,7 @@ func Kind(kind schema.GroupKind) (watchers.Kind, bool) {
 	owned := watchers.Excerpt{}.Reducer()
 	return watchers.Kind{
 		GroupKind:     kind,
-		ClusterScoped: kind == capa.AWSClusterRoleIdentity,
+		ClusterScoped: capa.Identity(kind),
 		Reduce: func(u *unstructured.Unstructured) (client.Object, error) {
 			if kind == capa.MachineSet && capa.OwnedByDeployment(u) {
 				out := owned(u)

@@ -56,11 +56,20 @@ func placeOf(ctx context.Context, c client.Reader, group, cluster *unstructured.
 // returns none, which is the identity of the process, if no role applies (capa.RoleOf) or
 // the role cannot be read. An error says that the identities are still being listed.
 func roleOf(ctx context.Context, c client.Reader, where capa.Place) (awsconfig.Role, error) {
-	role, err := capa.RoleOf(ctx, c, where.IdentityOf)
+	role, _, err := capa.RoleOf(ctx, c, where.IdentityOf)
 	if syncing(err) {
 		return awsconfig.Role{}, err
 	}
-	return awsconfig.Role(role), nil
+	return toAssume(role), nil
+}
+
+// toAssume returns the role to assume for a role of CAPA, with those by which it is assumed.
+func toAssume(role capa.Role) awsconfig.Role {
+	r := awsconfig.Role{ARN: role.ARN, ExternalID: role.ExternalID, SessionName: role.SessionName}
+	if role.Source != nil {
+		r = r.Through(toAssume(*role.Source))
+	}
+	return r
 }
 
 // syncing reports whether an error says that a kind is still being listed.

@@ -69,6 +69,9 @@ func newWorld(t *testing.T, on *controlplane.Shared) *world {
 	w.Client = clientOf(t, on)
 	w.namespace = fmt.Sprintf("world-%d", worlds.Add(1))
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}})
+	// CAPA creates it, for all namespaces.
+	capaItself := object(infrastructure+"/v1beta2", "AWSClusterControllerIdentity", "", "default", map[string]any{"allowedNamespaces": map[string]any{}})
+	w.g.Expect(client.IgnoreAlreadyExists(w.Create(t.Context(), capaItself))).To(Succeed())
 	w.aws = newCloud(t)
 	return w
 }

@@ -182,6 +182,31 @@ func TestRoles(t *testing.T) {
 	g.Expect(w.Count(playground.Match{Caller: "arn:aws:sts::111122223333:assumed-role/reader/team-a"}, "")).To(Equal(1))
 }
 
+// A role with a source is assumed with the session of that role, which all its users share.
+func TestRolesThroughRoles(t *testing.T) {
+	g := NewWithT(t)
+	source := awsconfig.Role{ARN: roleARN, SessionName: "capa"}
+	session := "arn:aws:sts::111122223333:assumed-role/reader/capa"
+	a, b := awsconfig.Role{ARN: "arn:aws:iam::111122223333:role/a"}, awsconfig.Role{ARN: "arn:aws:iam::111122223333:role/b"}
+	w := start(t, fakests.Role{ARN: roleARN}, fakests.Role{ARN: a.ARN, TrustedCaller: session}, fakests.Role{ARN: b.ARN, TrustedCaller: session})
+	config := load(t, awsconfig.Options{Attempts: 1})
+	g.Expect(codeOf(describe(t, config.In(ireland, a)))).To(Equal("AccessDenied"), "the role does not trust the process' own identity")
+	g.Expect(describe(t, config.In(ireland, a.Through(source)))).To(Succeed())
+	g.Expect(describe(t, config.In(ireland, b.Through(source)))).To(Succeed())
+	g.Expect(w.Count(playground.Match{Action: "AssumeRole", Caller: session})).To(Equal(2))
+	g.Expect(w.Count(playground.Match{Action: "AssumeRole", Caller: playground.RootARN}, "")).To(Equal(1), "one session of the source")
+
+	g.Expect(a.Through(source)).To(Equal(a.Through(source)))
+	g.Expect(a.Through(source) == a.Through(awsconfig.Role{ARN: roleARN, SessionName: "capa"})).To(BeTrue(), "equal chains are one role")
+	g.Expect(a.Through(source) == a).To(BeFalse())
+	g.Expect(a.Through(source).Source()).To(Equal(source))
+	g.Expect(a.Source()).To(Equal(awsconfig.Role{}))
+
+	w.sts.Delete(roleARN)
+	lost := awsconfig.Role{ARN: a.ARN, SessionName: "new"}.Through(awsconfig.Role{ARN: roleARN, SessionName: "new"})
+	g.Expect(describe(t, config.In(ireland, lost))).To(MatchError(awsconfig.ErrCredentials))
+}
+
 // TestFailuresOfCredentials: an error says that the call was not made for lack of credentials,
 // whatever STS answered, and an error of the call itself does not.
 func TestFailuresOfCredentials(t *testing.T) {

@@ -155,12 +155,16 @@ func (c *Config) Close() { c.http.GetTransport().CloseIdleConnections() }
 
 // assumed returns the credentials of a role; all callers share them.
 func (c *Config) assumed(role Role) aws.CredentialsProvider {
+	by := c.sts
+	if source := role.Source(); source != (Role{}) {
+		by = sts.NewFromConfig(c.In(c.base.Region, source))
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if known, found := c.roles.Get(role); found {
 		return known.(aws.CredentialsProvider)
 	}
-	made := provider{cached(stscreds.NewAssumeRoleProvider(c.sts, role.ARN, func(o *stscreds.AssumeRoleOptions) {
+	made := provider{cached(stscreds.NewAssumeRoleProvider(by, role.ARN, func(o *stscreds.AssumeRoleOptions) {
 		o.RoleSessionName = cmp.Or(role.SessionName, product)
 		if role.ExternalID != "" {
 			o.ExternalID = aws.String(role.ExternalID)

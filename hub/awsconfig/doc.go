@@ -31,6 +31,9 @@
 // partition, so one session per region has no advantage. If the process has no region, the
 // default region of its role's partition is used.
 //
+// A role that is assumed through another one (Role.Through) has sessions of an hour at most, which is the limit of STS and
+// the SDK's default is shorter.
+//
 // The SDK resolves AWS_ENDPOINT_URL after it has created its STS client for web identities,
 // which therefore ignores it. This package replaces that client.
 package awsconfig

@@ -49,7 +49,7 @@ func Kind(kind schema.GroupKind) (watchers.Kind, bool) {
 	}.Reducer()
 	return watchers.Kind{
 		GroupKind:     kind,
-		ClusterScoped: kind == capa.AWSClusterRoleIdentity,
+		ClusterScoped: capa.Identity(kind),
 		Reduce: func(u *unstructured.Unstructured) (client.Object, error) {
 			out := reduce(u)
 			if kind != capa.AWSMachine {

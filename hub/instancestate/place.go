@@ -34,7 +34,7 @@ func placeOf(ctx context.Context, from client.Reader, o owner.Object) (owner.Pla
 	if o.Cluster != "" {
 		return owner.Place{Region: where.Region}, nil
 	}
-	role, err := capa.RoleOf(ctx, from, where.IdentityOf)
+	role, _, err := capa.RoleOf(ctx, from, where.IdentityOf)
 	if err != nil {
 		return owner.Place{}, err
 	}

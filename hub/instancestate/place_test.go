@@ -39,14 +39,19 @@ func TestIdentityOfTheCluster(t *testing.T) {
 	cases := []struct {
 		name    string
 		allowed any
-		may     bool
+		// source is the case whose identity is the source; CAPA's own identity when empty.
+		source string
+		may    bool
 	}{
-		{"all", map[string]any{}, true},
-		{"listed", own, true},
-		{"unset", nil, false},
-		{"elsewhere", map[string]any{"list": []any{"another"}}, false},
-		{"nowhere", map[string]any{"list": []any{}}, false},
-		{"selected", map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": w.namespace}}}, false},
+		{"all", map[string]any{}, "", true},
+		{"listed", own, "", true},
+		{"unset", nil, "", false},
+		{"elsewhere", map[string]any{"list": []any{"another"}}, "", false},
+		{"nowhere", map[string]any{"list": []any{}}, "", false},
+		{"selected", map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": w.namespace}}}, "", false},
+		{"chain", own, "all", true},
+		{"chain-of-elsewhere", own, "elsewhere", false},
+		{"chain-of-none", own, "does-not-exist", false},
 	}
 	machines := make([]*unstructured.Unstructured, len(cases))
 	for i, c := range cases {
@@ -56,6 +61,9 @@ func TestIdentityOfTheCluster(t *testing.T) {
 		}
 		if c.allowed != nil {
 			spec["allowedNamespaces"] = c.allowed
+		}
+		if c.source != "" {
+			spec["sourceIdentityRef"] = map[string]any{"kind": "AWSClusterRoleIdentity", "name": w.namespace + "-" + c.source}
 		}
 		w.create(object(infra, "AWSClusterRoleIdentity", "", identity, spec))
 		w.create(object(infra, "AWSCluster", w.namespace, c.name, map[string]any{

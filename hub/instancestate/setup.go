@@ -131,7 +131,7 @@ func (r *Labeler) addReconciler(mgr mcmanager.Manager, pool bool) error {
 			err = c.Watch(local)
 		}
 		// Only the AWS identities of the management cluster are used.
-		if kind != capa.AWSClusterRoleIdentity {
+		if !capa.Identity(kind) {
 			members = append(members, r.Watchers.Source(kind, handle))
 		}
 		return err

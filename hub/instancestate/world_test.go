@@ -108,6 +108,9 @@ func newWorldAt(t testing.TB, on *controlplane.Shared, c clock.Clock) *world {
 	w.Client = clientOf(t, on)
 	w.namespace = fmt.Sprintf("world-%d", worlds.Add(1))
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}})
+	// CAPA creates it, for all namespaces.
+	capaItself := object(infra, "AWSClusterControllerIdentity", "", "default", map[string]any{"allowedNamespaces": map[string]any{}})
+	w.g.Expect(client.IgnoreAlreadyExists(w.Client.Create(t.Context(), capaItself))).To(Succeed())
 	w.sqs = sqs.New(sqs.Options{Seed: 1, Clock: c})
 	var err error
 	w.aws, err = aws.Start(aws.Options{Services: []aws.Service{w.sqs, sts.New(sts.Role{ARN: "arn:aws:iam::222222222222:role/hub"})}})

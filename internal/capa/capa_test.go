@@ -145,17 +145,24 @@ func TestRoleOf(t *testing.T) {
 			g := NewWithT(t)
 			s := stored{objects: map[Reference]*unstructured.Unstructured{}}
 			of := s.put(AWSCluster, "a", "i", map[string]any{"identityRef": map[string]any{"kind": "AWSClusterRoleIdentity", "name": "r"}})
-			g.Expect(RoleOf(t.Context(), s, of)).To(Equal(Role{}), "the identity does not exist")
+			role, refused, err := RoleOf(t.Context(), s, of)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(role).To(Equal(Role{}))
+			g.Expect(refused).To(HavePrefix("AWSClusterRoleIdentity r does not exist: "))
 			spec := map[string]any{"roleARN": "arn", "externalID": "id", "sessionName": "name"}
 			if c.allowed != nil {
 				spec["allowedNamespaces"] = c.allowed
 			}
 			s.put(AWSClusterRoleIdentity, "", "r", spec)
-			want := Role{}
+			role, refused, err = RoleOf(t.Context(), s, of)
+			g.Expect(err).NotTo(HaveOccurred())
 			if c.may {
-				want = Role{"arn", "id", "name"}
+				g.Expect(role).To(Equal(Role{ARN: "arn", ExternalID: "id", SessionName: "name"}))
+				g.Expect(refused).To(BeEmpty())
+			} else {
+				g.Expect(role).To(Equal(Role{}))
+				g.Expect(refused).To(HavePrefix("AWSClusterRoleIdentity r does not allow namespace a: add it to spec.allowedNamespaces.list"))
 			}
-			g.Expect(RoleOf(t.Context(), s, of)).To(Equal(want))
 		})
 	}
 }
@@ -163,13 +170,95 @@ func TestRoleOf(t *testing.T) {
 func TestRoleOfNoIdentity(t *testing.T) {
 	g := NewWithT(t)
 	s := stored{objects: map[Reference]*unstructured.Unstructured{}, fails: map[schema.GroupKind]error{AWSClusterRoleIdentity: errors.New("unreadable")}}
-	g.Expect(RoleOf(t.Context(), s, nil)).To(Equal(Role{}))
-	g.Expect(RoleOf(t.Context(), s, s.put(AWSCluster, "a", "i", nil))).To(Equal(Role{}))
-	static := s.put(AWSCluster, "a", "s", map[string]any{"identityRef": map[string]any{"kind": "AWSClusterStaticIdentity", "name": "r"}})
-	g.Expect(RoleOf(t.Context(), s, static)).To(Equal(Role{}))
+	none := func(of *unstructured.Unstructured) {
+		t.Helper()
+		role, refused, err := RoleOf(t.Context(), s, of)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(role).To(Equal(Role{}))
+		g.Expect(refused).To(BeEmpty())
+	}
+	none(nil)
+	none(s.put(AWSCluster, "a", "i", nil))
+	none(s.put(AWSCluster, "a", "s", map[string]any{"identityRef": map[string]any{"kind": "AWSClusterStaticIdentity", "name": "r"}}))
 	role := s.put(AWSCluster, "a", "r", map[string]any{"identityRef": map[string]any{"kind": "AWSClusterRoleIdentity", "name": "r"}})
-	_, err := RoleOf(t.Context(), s, role)
+	_, _, err := RoleOf(t.Context(), s, role)
 	g.Expect(err).To(MatchError("unreadable"))
+}
+
+// Each identity of a chain must exist and allow the namespace.
+func TestRoleOfAChain(t *testing.T) {
+	all, elsewhere := map[string]any{}, map[string]any{"list": []any{"b"}}
+	source := func(kind schema.GroupKind, name string) map[string]any {
+		return map[string]any{"kind": kind.Kind, "name": name}
+	}
+	type identity struct {
+		kind    schema.GroupKind
+		name    string
+		allowed map[string]any
+		source  map[string]any
+	}
+	for name, c := range map[string]struct {
+		identities []identity
+		arns       []string
+		refused    string
+	}{
+		"of roles": {[]identity{
+			{AWSClusterRoleIdentity, "r", all, source(AWSClusterRoleIdentity, "s")},
+			{AWSClusterRoleIdentity, "s", all, source(AWSClusterRoleIdentity, "t")},
+			{AWSClusterRoleIdentity, "t", all, nil},
+		}, []string{"arn-r", "arn-s", "arn-t"}, ""},
+		"from CAPA's own identity": {[]identity{
+			{AWSClusterRoleIdentity, "r", all, source(AWSClusterControllerIdentity, "default")},
+			{AWSClusterControllerIdentity, "default", all, nil},
+		}, []string{"arn-r"}, ""},
+		"from CAPA's own identity, which does not allow it": {[]identity{
+			{AWSClusterRoleIdentity, "r", all, source(AWSClusterControllerIdentity, "default")},
+			{AWSClusterControllerIdentity, "default", elsewhere, nil},
+		}, nil, "AWSClusterControllerIdentity default does not allow namespace a: "},
+		"from keys": {[]identity{
+			{AWSClusterRoleIdentity, "r", all, source(AWSClusterRoleIdentity, "s")},
+			{AWSClusterRoleIdentity, "s", all, source(AWSClusterStaticIdentity, "k")},
+			{AWSClusterStaticIdentity, "k", all, nil},
+		}, []string{"arn-r", "arn-s"}, ""},
+		"whose source does not allow it": {[]identity{
+			{AWSClusterRoleIdentity, "r", all, source(AWSClusterRoleIdentity, "s")},
+			{AWSClusterRoleIdentity, "s", elsewhere, nil},
+		}, nil, "AWSClusterRoleIdentity s does not allow namespace a: "},
+		"whose source does not exist": {[]identity{
+			{AWSClusterRoleIdentity, "r", all, source(AWSClusterStaticIdentity, "k")},
+		}, nil, "AWSClusterStaticIdentity k does not exist: "},
+		"that returns to itself": {[]identity{
+			{AWSClusterRoleIdentity, "r", all, source(AWSClusterRoleIdentity, "s")},
+			{AWSClusterRoleIdentity, "s", all, source(AWSClusterRoleIdentity, "r")},
+		}, nil, "AWSClusterRoleIdentity r has a chain of spec.sourceIdentityRef that is longer than 8, or returns to itself: "},
+		"of a kind that is none": {[]identity{
+			{AWSClusterRoleIdentity, "r", all, map[string]any{"kind": "Secret", "name": "k"}},
+		}, nil, `spec.sourceIdentityRef of AWSClusterRoleIdentity r has the unknown kind "Secret": `},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			s := stored{objects: map[Reference]*unstructured.Unstructured{}}
+			of := s.put(AWSCluster, "a", "i", map[string]any{"identityRef": map[string]any{"kind": "AWSClusterRoleIdentity", "name": "r"}})
+			for _, i := range c.identities {
+				spec := map[string]any{"roleARN": "arn-" + i.name, "allowedNamespaces": i.allowed}
+				if i.source != nil {
+					spec["sourceIdentityRef"] = i.source
+				}
+				s.put(i.kind, "", i.name, spec)
+			}
+			role, refused, err := RoleOf(t.Context(), s, of)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(refused).To(HavePrefix(c.refused))
+			var arns []string
+			for r := &role; r != nil && r.ARN != ""; r = r.Source {
+				arns = append(arns, r.ARN)
+			}
+			g.Expect(arns).To(Equal(c.arns))
+			if c.refused == "" {
+				g.Expect(refused).To(BeEmpty())
+			}
+		})
+	}
 }
 
 func TestPaused(t *testing.T) {

@@ -3,7 +3,8 @@
 //
 // Purpose: groups and kinds (kinds.go), fields, references, owners and the pause
 // (object.go), the region and the identity of a cluster (place.go), and the IAM role that
-// an identity allows (identity.go). hub/annotator, hub/instancestate, hub/dashboard and
+// an identity allows, with the
+// roles by which it is assumed (identity.go). hub/annotator, hub/instancestate, hub/dashboard and
 // clusters use it. docs/decisions/0016 gives the reasons for the rules.
 //
 // # Contract

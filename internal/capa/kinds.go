@@ -37,13 +37,16 @@ var (
 var (
 	AWSCluster             = infrastructure("AWSCluster")
 	AWSClusterRoleIdentity = infrastructure("AWSClusterRoleIdentity")
-	AWSMachine             = infrastructure("AWSMachine")
-	AWSMachinePool         = infrastructure("AWSMachinePool")
-	AWSMachineTemplate     = infrastructure("AWSMachineTemplate")
-	AWSManagedMachinePool  = infrastructure("AWSManagedMachinePool")
-	ROSAMachinePool        = infrastructure("ROSAMachinePool")
-	AWSManagedControlPlane = schema.GroupKind{Group: GroupControlPlane, Kind: "AWSManagedControlPlane"}
-	ROSAControlPlane       = schema.GroupKind{Group: GroupControlPlane, Kind: "ROSAControlPlane"}
+	// AWSClusterControllerIdentity is the identity of CAPA itself, and AWSClusterStaticIdentity one with keys in a Secret.
+	AWSClusterControllerIdentity = infrastructure("AWSClusterControllerIdentity")
+	AWSClusterStaticIdentity     = infrastructure("AWSClusterStaticIdentity")
+	AWSMachine                   = infrastructure("AWSMachine")
+	AWSMachinePool               = infrastructure("AWSMachinePool")
+	AWSMachineTemplate           = infrastructure("AWSMachineTemplate")
+	AWSManagedMachinePool        = infrastructure("AWSManagedMachinePool")
+	ROSAMachinePool              = infrastructure("ROSAMachinePool")
+	AWSManagedControlPlane       = schema.GroupKind{Group: GroupControlPlane, Kind: "AWSManagedControlPlane"}
+	ROSAControlPlane             = schema.GroupKind{Group: GroupControlPlane, Kind: "ROSAControlPlane"}
 )
 
 func core(kind string) schema.GroupKind {
@@ -62,16 +65,18 @@ func Resource(kind schema.GroupKind) schema.GroupResource {
 
 // placeFields are the fields that PlaceOf, RoleOf and ClusterPaused read.
 var placeFields = map[schema.GroupKind][]string{
-	Cluster:                {"spec.paused", "spec.infrastructureRef", "spec.controlPlaneRef"},
-	AWSCluster:             {"spec.region", "spec.identityRef"},
-	AWSManagedControlPlane: {"spec.region", "spec.identityRef"},
-	ROSAControlPlane:       {"spec.region", "spec.identityRef"},
-	AWSClusterRoleIdentity: {"spec.roleARN", "spec.externalID", "spec.sessionName", "spec.allowedNamespaces"},
+	Cluster:                      {"spec.paused", "spec.infrastructureRef", "spec.controlPlaneRef"},
+	AWSCluster:                   {"spec.region", "spec.identityRef"},
+	AWSManagedControlPlane:       {"spec.region", "spec.identityRef"},
+	ROSAControlPlane:             {"spec.region", "spec.identityRef"},
+	AWSClusterRoleIdentity:       {"spec.roleARN", "spec.externalID", "spec.sessionName", "spec.allowedNamespaces", "spec.sourceIdentityRef"},
+	AWSClusterControllerIdentity: {"spec.allowedNamespaces"},
+	AWSClusterStaticIdentity:     {"spec.allowedNamespaces"},
 }
 
 // PlaceKinds returns the kinds that PlaceOf, RoleOf and ClusterPaused read.
 func PlaceKinds() []schema.GroupKind {
-	return []schema.GroupKind{Cluster, AWSCluster, AWSManagedControlPlane, ROSAControlPlane, AWSClusterRoleIdentity}
+	return append([]schema.GroupKind{Cluster, AWSCluster, AWSManagedControlPlane, ROSAControlPlane}, identityKinds...)
 }
 
 // PlaceFields returns the fields of a kind of PlaceKinds that must be kept in memory, as

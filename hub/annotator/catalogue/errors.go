@@ -88,5 +88,9 @@ func as(r awsconfig.Role) string {
 	if r.ARN == "" {
 		return ""
 	}
-	return " with role " + r.ARN
+	text := " with role " + r.ARN
+	for r = r.Source(); r.ARN != ""; r = r.Source() {
+		text += ", assumed by role " + r.ARN
+	}
+	return text
 }

@@ -25,6 +25,8 @@ type Role struct {
 	ARN string
 	// ExternalID that AssumeRole must have; any when empty.
 	ExternalID string
+	// TrustedCaller is the ARN of the only caller of AssumeRole that the role trusts; any caller when empty.
+	TrustedCaller string
 	// Token that AssumeRoleWithWebIdentity must have; the call is denied when empty.
 	Token string
 	// Lasts is the lifetime of its sessions, instead of the requested one; the requested one
@@ -127,6 +129,8 @@ func trusts(role Role, known bool, c *aws.Call) *aws.Fault {
 	case !known:
 		return denied
 	case c.Action == "AssumeRole" && role.ExternalID != "" && c.Form.Get("ExternalId") != role.ExternalID:
+		return denied
+	case c.Action == "AssumeRole" && role.TrustedCaller != "" && role.TrustedCaller != c.Caller:
 		return denied
 	case c.Action == "AssumeRoleWithWebIdentity" && role.Token == "":
 		return denied
