@@ -16,12 +16,14 @@ import (
 // capacity, labels of instance state, and the annotation of a Machine that requests its
 // remediation. It writes nothing else to a workload cluster.
 var patched = map[schema.GroupResource]bool{
-	capa.Resource(capa.MachineDeployment): true,
-	capa.Resource(capa.MachineSet):        true,
-	capa.Resource(capa.MachinePool):       true,
-	capa.Resource(capa.Machine):           true,
-	capa.Resource(capa.AWSMachine):        true,
-	capa.Resource(capa.AWSMachinePool):    true,
+	capa.Resource(capa.MachineDeployment):     true,
+	capa.Resource(capa.MachineSet):            true,
+	capa.Resource(capa.MachinePool):           true,
+	capa.Resource(capa.Machine):               true,
+	capa.Resource(capa.AWSMachine):            true,
+	capa.Resource(capa.AWSMachinePool):        true,
+	capa.Resource(capa.AWSManagedMachinePool): true,
+	capa.Resource(capa.ROSAMachinePool):       true,
 }
 
 // patchable are the fields of metadata that a patch may have. The first two are preconditions.

@@ -207,6 +207,8 @@ func instanceRights() map[bool][]right {
 		true: {
 			{verb: "patch", group: infrastructure, resource: "awsmachines"},
 			{verb: "patch", group: infrastructure, resource: "awsmachinepools"},
+			{verb: "patch", group: infrastructure, resource: "awsmanagedmachinepools"},
+			{verb: "patch", group: infrastructure, resource: "rosamachinepools"},
 			{verb: "patch", group: core, resource: "machines"},
 			{verb: "patch", group: eventing, resource: "eventingbackends", subresource: "status"},
 			{verb: "create", group: "events.k8s.io", resource: "events"},
@@ -224,14 +226,16 @@ func instanceRights() map[bool][]right {
 	}
 	for _, verb := range []string{"list", "watch"} {
 		for _, of := range []struct{ group, resource string }{
-			{infrastructure, "awsmachines"}, {infrastructure, "awsmachinepools"}, {core, "clusters"}, {infrastructure, "awsclusters"},
+			{infrastructure, "awsmachines"}, {infrastructure, "awsmachinepools"}, {infrastructure, "awsmanagedmachinepools"}, {infrastructure, "rosamachinepools"}, {core, "clusters"}, {infrastructure, "awsclusters"},
 			{infrastructure, "awsclusterroleidentities"}, {control, "awsmanagedcontrolplanes"}, {control, "rosacontrolplanes"}, {eventing, "eventingbackends"},
 		} {
 			rights[true] = append(rights[true], right{verb: verb, group: of.group, resource: of.resource})
 		}
 	}
 	// After a conflict.
-	for _, of := range []struct{ group, resource string }{{infrastructure, "awsmachines"}, {infrastructure, "awsmachinepools"}} {
+	for _, of := range []struct{ group, resource string }{
+		{infrastructure, "awsmachines"}, {infrastructure, "awsmachinepools"}, {infrastructure, "awsmanagedmachinepools"}, {infrastructure, "rosamachinepools"},
+	} {
 		rights[true] = append(rights[true], right{verb: "get", group: of.group, resource: of.resource})
 	}
 	return rights
@@ -313,6 +317,8 @@ func TestWorkloadRights(t *testing.T) {
 			{verb: "watch", group: "infrastructure.cluster.x-k8s.io", resource: "awsmachines"},
 			{verb: "patch", group: "infrastructure.cluster.x-k8s.io", resource: "awsmachines"},
 			{verb: "patch", group: "infrastructure.cluster.x-k8s.io", resource: "awsmachinepools"},
+			{verb: "patch", group: "infrastructure.cluster.x-k8s.io", resource: "awsmanagedmachinepools"},
+			{verb: "get", group: "infrastructure.cluster.x-k8s.io", resource: "rosamachinepools"},
 			{verb: "list", group: "infrastructure.cluster.x-k8s.io", resource: "awsclusters"},
 			{verb: "list", group: "controlplane.cluster.x-k8s.io", resource: "awsmanagedcontrolplanes"},
 		},

@@ -12,7 +12,6 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/outbox"
 	"github.com/capstan-hub/capstan/hub/instancestate"
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
-	"github.com/capstan-hub/capstan/internal/capa"
 )
 
 // telling publishes events about facts that no object of the hub stores. They are published
@@ -28,10 +27,7 @@ func (t telling) instance(n instancestate.Applied) {
 	data := event.Instance{
 		InstanceID: n.Fact.InstanceID, AutoScalingGroup: n.Fact.GroupName, State: n.Fact.Label, EventID: n.Fact.ID,
 		Region: n.Region, Account: n.Account, LabelKey: n.LabelKey,
-		Object: &event.Object{Cluster: n.Object.Cluster, Kind: capa.AWSMachine.Kind, Namespace: n.Object.Namespace, Name: n.Object.Name},
-	}
-	if n.Object.Pool {
-		data.Object.Kind = capa.AWSMachinePool.Kind
+		Object: &event.Object{Cluster: n.Object.Cluster, Kind: n.Object.Kind.Kind, Namespace: n.Object.Namespace, Name: n.Object.Name},
 	}
 	t.publisher.Publish(t.hub.Instances(instanceNews(n.Fact.Kind), data, n.Fact.Time), nil)
 }

@@ -71,6 +71,7 @@ var (
 	listNodeGroups = []right{{clusterv1.GroupVersion.Group, "machinedeployments", "list"}, {clusterv1.GroupVersion.Group, "machinepools", "list"}}
 	listSets       = []right{{clusterv1.GroupVersion.Group, "machinesets", "list"}}
 	listInstances  = []right{{capa.GroupInfrastructure, "awsmachines", "list"}, {capa.GroupInfrastructure, "awsmachinepools", "list"}}
+	listManaged    = []right{{capa.GroupInfrastructure, "awsmanagedmachinepools", "list"}, {capa.GroupInfrastructure, "rosamachinepools", "list"}}
 )
 
 // question is a right in a namespace; an empty namespace stands for all namespaces.
@@ -150,6 +151,7 @@ func (a *access) scope(ctx context.Context, user authenticationv1.UserInfo, f *v
 		{listNodeGroups, groups, &scope.NodeGroups},
 		{listSets, groups, &scope.MachineSets},
 		{listInstances, instances, &scope.Instances},
+		{listManaged, instances, &scope.ManagedPools},
 		{[]right{approve}, promotions, &scope.Approve},
 		{[]right{patchPromotions}, promotions, &scope.Patch},
 		{[]right{override}, promotions, &scope.Override},

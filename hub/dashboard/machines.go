@@ -32,7 +32,7 @@ const (
 
 // MachineKinds returns the kinds that Options.Machines reads.
 func MachineKinds() []schema.GroupKind {
-	return []schema.GroupKind{capa.MachineDeployment, capa.MachineSet, capa.MachinePool, capa.AWSMachine, capa.AWSMachinePool}
+	return []schema.GroupKind{capa.MachineDeployment, capa.MachineSet, capa.MachinePool, capa.AWSMachine, capa.AWSMachinePool, capa.AWSManagedMachinePool, capa.ROSAMachinePool}
 }
 
 // Kind returns how the watchers read a kind for the dashboard; false for other kinds.
@@ -71,7 +71,7 @@ func annotatedAt(u *unstructured.Unstructured) (last time.Time) {
 
 // machine is the part of a machine, or of a group of machines, that the cache keeps.
 var machine = watchers.Excerpt{
-	Fields:      []string{"spec.clusterName", "spec.replicas", "status.replicas", "status.readyReplicas", "spec.instanceID"},
+	Fields:      []string{"spec.clusterName", "spec.replicas", "status.replicas", "status.readyReplicas", "spec.instanceID", "spec.eksNodegroupName", "spec.nodePoolName"},
 	Labels:      func(key string) bool { return key == clusterv1.ClusterNameLabel || key == ec2Label || key == asgLabel },
 	Annotations: func(key string) bool { return annotation.Concerns(key) || key == guard.Annotation },
 }
@@ -136,12 +136,17 @@ func groupOf(kind schema.GroupKind, u *unstructured.Unstructured) view.NodeGroup
 func instancesOf(kind schema.GroupKind, u *unstructured.Unstructured) view.Instances {
 	labels := u.GetLabels()
 	i := view.Instances{Kind: kind.Kind, Namespace: u.GetNamespace(), Name: u.GetName(), Cluster: labels[clusterv1.ClusterNameLabel]}
-	if kind == capa.AWSMachine {
+	i.State = labels[asgLabel]
+	switch kind {
+	case capa.AWSMachine:
 		i.State = labels[ec2Label]
-		i.Instance, _, _ = unstructured.NestedString(u.Object, "spec", "instanceID")
-	} else {
-		i.State = labels[asgLabel]
+		i.Instance = capa.Text(u, "spec", "instanceID")
+	case capa.AWSMachinePool:
 		i.Instance = u.GetName() // Cluster API Provider AWS names the group after the pool.
+	case capa.AWSManagedMachinePool:
+		i.Instance = capa.Text(u, "spec", "eksNodegroupName")
+	case capa.ROSAMachinePool:
+		i.Instance = capa.Text(u, "spec", "nodePoolName")
 	}
 	if last, has := lastEvent(kind, u.GetAnnotations()[guard.Annotation]); has && last.Label == i.State {
 		i.Event, i.Since, i.Due = last.Kind.Title(), last.Time, last.Due

@@ -39,7 +39,12 @@ func TestMachineKinds(t *testing.T) {
 			g.Expect(instance).To(Equal(view.Instances{Kind: "AWSMachine", Namespace: "fleet", Name: "m", Cluster: "prod", State: "running", Instance: "i-1"}))
 			g.Expect(instancesOf(capa.AWSMachinePool, machine)).To(And(HaveField("State", "launched"), HaveField("Instance", "m")))
 
-			for kind, u := range map[schema.GroupKind]*unstructured.Unstructured{capa.MachineDeployment: deployment, capa.MachinePool: autoscaled, capa.AWSMachine: machine} {
+			managed := object(version, capa.AWSManagedMachinePool, `{`+meta+`,"spec":{"eksNodegroupName":"workers"}}`)
+			g.Expect(instancesOf(capa.AWSManagedMachinePool, managed)).To(Equal(view.Instances{Kind: "AWSManagedMachinePool", Namespace: "fleet", Name: "m", Cluster: "prod", State: "launched", Instance: "workers"}))
+			rosa := object(version, capa.ROSAMachinePool, `{`+meta+`,"spec":{"nodePoolName":"np"}}`)
+			g.Expect(instancesOf(capa.ROSAMachinePool, rosa)).To(And(HaveField("State", "launched"), HaveField("Instance", "np")))
+
+			for kind, u := range map[schema.GroupKind]*unstructured.Unstructured{capa.MachineDeployment: deployment, capa.MachinePool: autoscaled, capa.AWSMachine: machine, capa.AWSManagedMachinePool: managed, capa.ROSAMachinePool: rosa} {
 				how, ours := Kind(kind)
 				g.Expect(ours).To(BeTrue())
 				kept, err := how.Reduce(u.DeepCopy())
@@ -47,8 +52,8 @@ func TestMachineKinds(t *testing.T) {
 				raw, err := json.Marshal(kept)
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(string(raw)).NotTo(Or(ContainSubstring("hunter2"), ContainSubstring("team"), ContainSubstring("managedFields")))
-				if kind == capa.AWSMachine {
-					g.Expect(instancesOf(kind, kept.(*unstructured.Unstructured))).To(Equal(instance))
+				if kind.Group == capa.GroupInfrastructure {
+					g.Expect(instancesOf(kind, kept.(*unstructured.Unstructured))).To(Equal(instancesOf(kind, u)))
 				} else {
 					g.Expect(groupOf(kind, kept.(*unstructured.Unstructured))).To(Equal(groupOf(kind, u)))
 				}

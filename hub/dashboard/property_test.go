@@ -203,7 +203,7 @@ func drawFacts(t *rapid.T) *view.Facts {
 					f.NodeGroups = append(f.NodeGroups, view.NodeGroup{Kind: kind, Namespace: namespace, Name: name, Cluster: d.name(), Ready: int64(d.n("ready", 2)), Desired: int64(d.n("desired", 2))})
 				}
 			}
-			for _, kind := range []string{"AWSMachine", "AWSMachinePool"} {
+			for _, kind := range []string{"AWSMachine", "AWSMachinePool", "AWSManagedMachinePool", "ROSAMachinePool"} {
 				if d.yes("machine") {
 					f.Instances = append(f.Instances, view.Instances{Kind: kind, Namespace: namespace, Name: name, Cluster: d.name(), State: d.of("label", "", "running", "terminating", "spot-interruption-stop", "new"), Due: d.time().Time})
 				}
@@ -236,7 +236,7 @@ func drawScope(t *rapid.T) view.Scope {
 		return view.Namespaces{All: true}
 	}
 	return view.Scope{
-		Clusters: in(), Objects: map[string]view.Namespaces{"Cluster": in(), "GitopsCluster": in(), "Secret": in()}, Pipelines: in(), Promotions: in(), Events: in(), Backends: in(), NodeGroups: in(), MachineSets: in(), Instances: in(),
+		Clusters: in(), Objects: map[string]view.Namespaces{"Cluster": in(), "GitopsCluster": in(), "Secret": in()}, Pipelines: in(), Promotions: in(), Events: in(), Backends: in(), NodeGroups: in(), MachineSets: in(), Instances: in(), ManagedPools: in(),
 		Approve: in(), Patch: in(), Override: in(), Suspend: in(), Request: in(),
 	}
 }

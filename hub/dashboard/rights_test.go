@@ -32,6 +32,7 @@ var shownKinds = map[string]rbacv1.PolicyRule{
 	"groups":      listing("cluster.x-k8s.io", "machinedeployments", "machinepools"),
 	"sets":        listing("cluster.x-k8s.io", "machinesets"),
 	"machines":    listing("infrastructure.cluster.x-k8s.io", "awsmachines", "awsmachinepools"),
+	"managed":     listing("infrastructure.cluster.x-k8s.io", "awsmanagedmachinepools", "rosamachinepools"),
 }
 
 // reassuring are texts that say that there is nothing, or that all is well, by the kind that a viewer must see to read them.
@@ -41,6 +42,7 @@ var reassuring = map[string]string{
 	"promotions":  `No revision was promoted`,
 	"backends":    `No EventingBackend`,
 	"machines":    `No machine is leaving|No AWSMachine`,
+	"managed":     `No machine is leaving|No AWSMachine`,
 	"groups":      `No MachineDeployment`,
 	"events":      `No event from AWS|No Event in the last hour`,
 }

@@ -216,4 +216,6 @@ func (n *tenant) machines() {
 	for _, name := range []string{"spot", "only-machines"} {
 		n.raw(awsVersion, "AWSMachine", n.name(name), labels, map[string]any{"spec": map[string]any{"instanceType": "m5.large", "instanceID": "i-" + n.mark}})
 	}
+	failed := map[string]any{"cluster.x-k8s.io/cluster-name": n.name("capi"), "asg-instance-state": "launch-failed"}
+	n.raw(awsVersion, "AWSManagedMachinePool", n.name("only-managed"), failed, map[string]any{"spec": map[string]any{"eksNodegroupName": "workers-" + n.mark}})
 }

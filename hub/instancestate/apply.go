@@ -34,7 +34,7 @@ func (r *Labeler) apply(ctx context.Context, key owner.Key, works []work) (outco
 		if p := recover(); p != nil {
 			r.metrics.panics.Inc()
 			err = fmt.Errorf("panic: %v", p)
-			r.Logger.Error(err, "Applying an event panicked; SQS delivers it again", "kind", kindOf(key).Kind, "namespace", key.Namespace, "name", key.Name)
+			r.Logger.Error(err, "Applying an event panicked; SQS delivers it again", "kind", key.Kind.Kind, "namespace", key.Namespace, "name", key.Name)
 		}
 		if err != nil {
 			if memberwrite.Silent(err) {
@@ -53,8 +53,8 @@ func (r *Labeler) apply(ctx context.Context, key owner.Key, works []work) (outco
 		}
 	case err != nil:
 		if ctx.Err() == nil {
-			r.metrics.failed.WithLabelValues(kindOf(key).Kind).Inc()
-			r.Logger.V(1).Info("Patching an object failed; SQS delivers its events again", "kind", kindOf(key).Kind, "namespace", key.Namespace, "name", key.Name, "cluster", key.Cluster, "error", err.Error())
+			r.metrics.failed.WithLabelValues(key.Kind.Kind).Inc()
+			r.Logger.V(1).Info("Patching an object failed; SQS delivers its events again", "kind", key.Kind.Kind, "namespace", key.Namespace, "name", key.Name, "cluster", key.Cluster, "error", err.Error())
 		}
 	default:
 		r.acknowledge(ctx, key, at, works)
@@ -77,7 +77,7 @@ func (r *Labeler) write(ctx context.Context, key owner.Key, works []work) (seen,
 		}
 		c, unreadable := merge(key, at, works)
 		if unreadable != nil {
-			r.Logger.Info("An annotation was changed by another client and cannot be read; it is written again from the new events", "kind", kindOf(key).Kind, "namespace", key.Namespace, "name", key.Name, "error", unreadable.Error())
+			r.Logger.Info("An annotation was changed by another client and cannot be read; it is written again from the new events", "kind", key.Kind.Kind, "namespace", key.Namespace, "name", key.Name, "error", unreadable.Error())
 		}
 		if c == nil {
 			r.metrics.noops.Add(float64(len(works)))
@@ -216,7 +216,7 @@ func (r *Labeler) acknowledge(ctx context.Context, key owner.Key, at seen, works
 // fact: so the order of events does not matter, and a retry does the same. Machines of
 // self-managed clusters are not patched: transports reject such a patch.
 func (r *Labeler) remediate(ctx context.Context, key owner.Key, at seen, w work) error {
-	if key.Pool || key.Cluster != "" || len(w.from.remediate) == 0 {
+	if key.Pool() || key.Cluster != "" || len(w.from.remediate) == 0 {
 		return nil
 	}
 	known, err := guard.ParseInstance(at.annotations[AnnotationGuard])

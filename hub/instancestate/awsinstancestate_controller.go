@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -19,7 +20,7 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/capstan-hub/capstan/hub/awsconfig"
-	"github.com/capstan-hub/capstan/hub/eventing/schema"
+	backends "github.com/capstan-hub/capstan/hub/eventing/schema"
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
 	"github.com/capstan-hub/capstan/hub/instancestate/owner"
 	"github.com/capstan-hub/capstan/internal/capa"
@@ -36,7 +37,7 @@ type Options struct {
 	// AllowLoopback allows loopback addresses in the key endpoint of a source.
 	AllowLoopback bool
 	// Backends resolve the configuration of sources.
-	Backends *schema.Registry
+	Backends *backends.Registry
 	// SourceChanged is called on every replica when the result of Source for an
 	// EventingBackend may have changed; nil when not needed. It must not block.
 	SourceChanged func(types.NamespacedName)
@@ -54,7 +55,7 @@ type Options struct {
 	Logger  logr.Logger
 }
 
-// Labeler labels AWSMachines and AWSMachinePools by the events of SQS queues. It owns the
+// Labeler labels AWSMachines and pools by the events of SQS queues. It owns the
 // index, the consumers of the queues, and the workers.
 type Labeler struct {
 	Options
@@ -276,20 +277,20 @@ func (r *Labeler) reader(cluster string) client.Reader {
 
 // read returns an object from memory. Errors: those of watchers' readers.
 func (r *Labeler) read(ctx context.Context, key owner.Key) (*unstructured.Unstructured, error) {
-	return capa.Get(ctx, r.reader(key.Cluster), kindOf(key).WithVersion(capa.Version), nameOf(key))
+	return capa.Get(ctx, r.reader(key.Cluster), key.Kind.WithVersion(capa.Version), nameOf(key))
 }
 
-// AWSInstanceStateReconciler reconciles the objects of one kind, AWSMachine or
-// AWSMachinePool, with the index of a Labeler: when an object changes, it routes the facts
-// that wait for it, calls the handlers, and checks the label for drift.
+// AWSInstanceStateReconciler reconciles the objects of one kind with the index of a Labeler:
+// when an object changes, it routes the facts that wait for it, calls the handlers, and checks
+// the label for drift.
 type AWSInstanceStateReconciler struct {
 	*Labeler
-	pool bool
+	kind schema.GroupKind
 }
 
 // Reconcile updates the index with the current state of an object.
 func (r AWSInstanceStateReconciler) Reconcile(ctx context.Context, request mcreconcile.Request) (reconcile.Result, error) {
-	key := owner.Key{Cluster: string(request.ClusterName), Pool: r.pool, Namespace: request.Namespace, Name: request.Name}
+	key := owner.Key{Cluster: string(request.ClusterName), Kind: r.kind, Namespace: request.Namespace, Name: request.Name}
 	if !r.Watchers.Delivers(request.ClusterName) {
 		r.forget(key) // The objects of another cluster may still be stored.
 		return reconcile.Result{}, nil
@@ -304,7 +305,7 @@ func (r AWSInstanceStateReconciler) Reconcile(ctx context.Context, request mcrec
 		r.forget(key)
 		return reconcile.Result{}, nil
 	case err != nil:
-		return reconcile.Result{}, fmt.Errorf("reading %s %s: %w", kindOf(key).Kind, request.NamespacedName, err)
+		return reconcile.Result{}, fmt.Errorf("reading %s %s: %w", key.Kind.Kind, request.NamespacedName, err)
 	}
 	if unplaced := r.observe(ctx, key, u); unplaced {
 		return reconcile.Result{RequeueAfter: placeRetry}, nil

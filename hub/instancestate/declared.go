@@ -91,7 +91,7 @@ func (r *Labeler) waits(ctx context.Context, key owner.Key, at seen, from origin
 	}
 	names := strings.Join(missing, ", ")
 	r.Logger.Info("Handlers did not report an event in time; its message is deleted", "handlers", names, "event", d.Event,
-		"kind", kindOf(key).Kind, "namespace", key.Namespace, "name", key.Name, "cluster", key.Cluster, "until", d.Until)
+		"kind", key.Kind.Kind, "namespace", key.Namespace, "name", key.Name, "cluster", key.Cluster, "until", d.Until)
 	r.events.late(ctx, key, at, d, names)
 	return false
 }

@@ -1,5 +1,5 @@
-// Package instancestate labels AWSMachines and AWSMachinePools with the state of their
-// instances, as the events of AWS report it.
+// Package instancestate labels AWSMachines, AWSMachinePools, AWSManagedMachinePools and
+// ROSAMachinePools with the state of their instances, as the events of AWS report it.
 //
 // Purpose: when AWS is about to terminate a node, its objects show it within a second.
 // This works for every cluster, account and region, for any order of delivery, and when

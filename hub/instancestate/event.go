@@ -24,7 +24,7 @@ type EventBridgeEvent = message.EventBridgeEvent
 const (
 	// LabelEC2 is the label of an AWSMachine.
 	LabelEC2 = "ec2-instance-state"
-	// LabelASG is the label of an AWSMachinePool.
+	// LabelASG is the label of an AWSMachinePool, AWSManagedMachinePool or ROSAMachinePool.
 	LabelASG = "asg-instance-state"
 )
 
@@ -43,8 +43,8 @@ const maxEvent = 8 << 10
 // ErrNoEvent reports that there is no event behind an object's label.
 var ErrNoEvent = errors.New("no event")
 
-// GetEventFromSQS returns the newest event behind the label of an AWSMachine or
-// AWSMachinePool, as EventBridge delivered it. The detail of an event of AWS Health only
+// GetEventFromSQS returns the newest event behind the label of an AWSMachine or pool,
+// as EventBridge delivered it. The detail of an event of AWS Health only
 // has the entity of the object. A detail that is still larger than 8 KiB is left out.
 // Errors: of class ErrNoEvent.
 func GetEventFromSQS(_ context.Context, object client.Object) (EventBridgeEvent, error) {

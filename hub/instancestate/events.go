@@ -23,7 +23,7 @@ import (
 	"github.com/capstan-hub/capstan/internal/capa"
 )
 
-// Reasons of Events on AWSMachines and AWSMachinePools.
+// Reasons of Events on AWSMachines and pools.
 const (
 	ReasonStateChanged  = "InstanceStateChanged"
 	ReasonSpot          = "SpotInterruption"
@@ -141,14 +141,13 @@ func describe(before seen, c *change, works []work) string {
 // object in a self-managed cluster, where the hub cannot create Events, it is the Cluster
 // in the management cluster, and the prefix names the object.
 func (t *eventRecorder) regarding(ctx context.Context, key owner.Key, at seen) (runtime.Object, string) {
-	kind := kindOf(key)
 	if key.Cluster == "" {
 		return &corev1.ObjectReference{
-			APIVersion: at.gvk.GroupVersion().String(), Kind: kind.Kind, Namespace: key.Namespace, Name: key.Name,
+			APIVersion: at.gvk.GroupVersion().String(), Kind: key.Kind.Kind, Namespace: key.Namespace, Name: key.Name,
 			UID: at.uid, ResourceVersion: at.resourceVersion,
 		}, ""
 	}
-	prefix := fmt.Sprintf("%s %s/%s: ", kind.Kind, key.Namespace, key.Name)
+	prefix := fmt.Sprintf("%s %s/%s: ", key.Kind.Kind, key.Namespace, key.Name)
 	ref, err := clusters.ParseClusterName(multicluster.ClusterName(key.Cluster))
 	if err != nil {
 		return &corev1.ObjectReference{Kind: capa.Cluster.Kind, Name: key.Cluster}, prefix
@@ -175,7 +174,7 @@ func (t *eventRecorder) malformed(source string, why error, sample string) {
 func (t *eventRecorder) conflictingWriter(source string, key owner.Key, wrote, ours string) {
 	t.once(source, ReasonConflicting, "",
 		"another client writes the label %s: %s %s/%s has %q instead of %q; disable the feature gate EventBridgeInstanceState of Cluster API Provider AWS",
-		labelOf(key), kindOf(key).Kind, key.Namespace, key.Name, wrote, ours)
+		labelOf(key), key.Kind.Kind, key.Namespace, key.Name, wrote, ours)
 }
 
 // deadLetters reports messages in the dead-letter queue, each time that it was empty before.

@@ -70,6 +70,24 @@ func TestRow1Fixtures(t *testing.T) {
 // AWSMachinePool.
 func (w *world) fixtures() []*fixture {
 	w.Helper()
+	all := w.renamed()
+	for n, f := range all {
+		if f.Group != "" {
+			f.pool = w.pool(f.Group, "", f.InstanceIDs...)
+			w.create(f.pool)
+			continue
+		}
+		for i, id := range f.InstanceIDs {
+			f.machines = append(f.machines, w.machine(fmt.Sprintf("m-%d-%d", n, i), id))
+			w.create(f.machines[i])
+		}
+	}
+	return all
+}
+
+// renamed returns the fixtures of the manifest, each with instances and a group of its own.
+func (w *world) renamed() []*fixture {
+	w.Helper()
 	folder := filepath.Join("testdata", "aws-events")
 	raw, err := os.ReadFile(filepath.Join(folder, "manifest.json"))
 	w.g.Expect(err).NotTo(HaveOccurred())
@@ -90,13 +108,7 @@ func (w *world) fixtures() []*fixture {
 			instances++
 		}
 		if f.Group != "" {
-			f.pool = w.pool(own(f.Group, fmt.Sprintf("%s-%d", f.Group, n)), "", f.InstanceIDs...)
-			w.create(f.pool)
-			continue
-		}
-		for i, id := range f.InstanceIDs {
-			f.machines = append(f.machines, w.machine(fmt.Sprintf("m-%d-%d", n, i), id))
-			w.create(f.machines[i])
+			f.Group = own(f.Group, fmt.Sprintf("%s-%d", f.Group, n))
 		}
 	}
 	return all

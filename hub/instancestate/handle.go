@@ -13,14 +13,13 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/capstan-hub/capstan/hub/instancestate/owner"
-	"github.com/capstan-hub/capstan/internal/capa"
 )
 
 // Woken is the argument of a handler: an object with a new event behind its label.
 type Woken struct {
 	// Cluster that the object lives in; empty for the management cluster.
 	Cluster multicluster.ClusterName
-	// Object is the metadata of the AWSMachine or AWSMachinePool.
+	// Object is the metadata of the AWSMachine or pool.
 	Object *metav1.PartialObjectMetadata
 }
 
@@ -42,7 +41,7 @@ func (r *Labeler) Handle(name string, wake func(Woken)) *Handler {
 // nothing to do for it.
 func (h *Handler) Processed(w Woken, eventID string) {
 	h.r.handlers.report(h.name, owner.Key{
-		Cluster: string(w.Cluster), Pool: w.Object.Kind == capa.AWSMachinePool.Kind,
+		Cluster: string(w.Cluster), Kind: w.Object.GroupVersionKind().GroupKind(),
 		Namespace: w.Object.Namespace, Name: w.Object.Name,
 	}, eventID)
 }

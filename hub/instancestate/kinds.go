@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/hub/instancestate/guard"
 	"github.com/capstan-hub/capstan/hub/instancestate/owner"
 	"github.com/capstan-hub/capstan/internal/capa"
 	"github.com/capstan-hub/capstan/watchers"
@@ -20,13 +21,21 @@ import (
 
 // labelled returns the kinds that are labelled.
 func labelled() []schema.GroupKind {
-	return []schema.GroupKind{capa.AWSMachine, capa.AWSMachinePool}
+	return []schema.GroupKind{capa.AWSMachine, capa.AWSMachinePool, capa.AWSManagedMachinePool, capa.ROSAMachinePool}
+}
+
+// grouped returns the kinds of pools that have an Auto Scaling group. The nodes of a ROSA
+// node pool are single instances.
+func grouped() []schema.GroupKind {
+	return []schema.GroupKind{capa.AWSMachinePool, capa.AWSManagedMachinePool}
 }
 
 // fields are the fields of each kind that this package reads, besides capa.PlaceFields.
 var fields = map[schema.GroupKind][]string{
-	capa.AWSMachine:     {"spec.instanceID", "spec.providerID", "status.instanceState"},
-	capa.AWSMachinePool: {"spec.providerID", "spec.providerIDList", "status.instances"},
+	capa.AWSMachine:            {"spec.instanceID", "spec.providerID", "status.instanceState"},
+	capa.AWSMachinePool:        {"spec.providerID", "spec.providerIDList", "status.instances"},
+	capa.AWSManagedMachinePool: {"spec.providerIDList"},
+	capa.ROSAMachinePool:       {"spec.providerIDList"},
 }
 
 var keptLabels = []string{clusterv1.ClusterNameLabel, LabelEC2, LabelASG, clusters.SelfManagedLabel}
@@ -91,11 +100,11 @@ func polledAt(u *unstructured.Unstructured) time.Time {
 	return time.Time{}
 }
 
-// objectOf returns the instances and the group of an AWSMachine or AWSMachinePool.
+// objectOf returns the instances and the group of an object of a labelled kind.
 func objectOf(cluster multicluster.ClusterName, u *unstructured.Unstructured) owner.Object {
-	pool := u.GetKind() == capa.AWSMachinePool.Kind
+	kind := u.GroupVersionKind().GroupKind()
 	o := owner.Object{
-		Key:         owner.Key{Cluster: string(cluster), Pool: pool, Namespace: u.GetNamespace(), Name: u.GetName()},
+		Key:         owner.Key{Cluster: string(cluster), Kind: kind, Namespace: u.GetNamespace(), Name: u.GetName()},
 		ClusterName: u.GetLabels()[clusterv1.ClusterNameLabel],
 		Region:      u.GetAnnotations()[capa.RegionAnnotation],
 	}
@@ -104,14 +113,21 @@ func objectOf(cluster multicluster.ClusterName, u *unstructured.Unstructured) ow
 			o.Instances = append(o.Instances, id)
 		}
 	}
-	if !pool {
+	switch kind {
+	case capa.AWSMachine:
 		add(instanceOf(u))
 		return o
-	}
-	// CAPA names the group after the pool, and writes its ARN into spec.providerID.
-	o.GroupName = u.GetName()
-	if arn := capa.Text(u, "spec", "providerID"); strings.HasPrefix(arn, "arn:") {
-		o.GroupARN = arn
+	case capa.AWSMachinePool:
+		// CAPA names the group after the pool, and writes its ARN into spec.providerID.
+		o.GroupName = u.GetName()
+		if arn := capa.Text(u, "spec", "providerID"); strings.HasPrefix(arn, "arn:") {
+			o.GroupARN = arn
+		}
+	case capa.AWSManagedMachinePool:
+		// EKS names the group after the node group, whose name is unique in its EKS cluster only.
+		// An annotation that cannot be read names none.
+		known, _ := guard.ParseGroup(u.GetAnnotations()[AnnotationGuard])
+		o.LearnedARN = known.LearnedARN()
 	}
 	list, _, _ := unstructured.NestedStringSlice(u.Object, "spec", "providerIDList")
 	for _, id := range list {
@@ -135,15 +151,8 @@ func instanceOf(u *unstructured.Unstructured) string {
 	return owner.InstanceID(capa.Text(u, "spec", "providerID"))
 }
 
-func kindOf(key owner.Key) schema.GroupKind {
-	if key.Pool {
-		return capa.AWSMachinePool
-	}
-	return capa.AWSMachine
-}
-
 func labelOf(key owner.Key) string {
-	if key.Pool {
+	if key.Pool() {
 		return LabelASG
 	}
 	return LabelEC2

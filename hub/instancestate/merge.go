@@ -69,11 +69,20 @@ func (i instance) merge(f message.Fact) (history, bool) {
 
 func (i instance) current() (guard.Record, bool) { return i.Current() }
 
-type group struct{ guard.Group }
+type group struct {
+	guard.Group
+	// learns is set for a pool whose object does not name its group.
+	learns bool
+}
 
 func (g group) merge(f message.Fact) (history, bool) {
 	merged, changed := g.Merge(f)
-	return group{merged}, changed
+	if g.learns {
+		var taught bool
+		merged, taught = merged.Learn(f)
+		changed = changed || taught
+	}
+	return group{merged, g.learns}, changed
 }
 
 func (g group) current() (guard.Record, bool) { return g.Current() }
@@ -81,9 +90,9 @@ func (g group) current() (guard.Record, bool) { return g.Current() }
 // historyOf returns the history of an object. An annotation that another client has made
 // unreadable counts as empty: the next fact replaces it.
 func historyOf(key owner.Key, annotations map[string]string) (history, error) {
-	if key.Pool {
+	if key.Pool() {
 		g, err := guard.ParseGroup(annotations[AnnotationGuard])
-		return group{g}, err
+		return group{g, key.Learns()}, err
 	}
 	i, err := guard.ParseInstance(annotations[AnnotationGuard])
 	return instance{i}, err

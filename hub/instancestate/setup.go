@@ -67,8 +67,8 @@ func SetupWithManager(mgr mcmanager.Manager, o Options) (*Labeler, error) {
 	if err := r.metrics.register(o.Registerer, gauges{r}); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	for _, pool := range []bool{false, true} {
-		if err := r.addReconciler(mgr, pool); err != nil {
+	for _, kind := range labelled() {
+		if err := r.addReconciler(mgr, kind); err != nil {
 			return nil, err
 		}
 	}
@@ -109,10 +109,9 @@ func (everyReplica) NeedLeaderElection() bool { return false }
 
 // addReconciler adds the reconciler of a kind, for the management cluster and for the
 // clusters that the manager engages.
-func (r *Labeler) addReconciler(mgr mcmanager.Manager, pool bool) error {
-	kind := kindOf(owner.Key{Pool: pool})
+func (r *Labeler) addReconciler(mgr mcmanager.Manager, kind schema.GroupKind) error {
 	c, err := mccontroller.NewUnmanaged("instancestate-"+kind.Kind, mgr, mccontroller.Options{
-		Reconciler:              AWSInstanceStateReconciler{r, pool},
+		Reconciler:              AWSInstanceStateReconciler{r, kind},
 		MaxConcurrentReconciles: reconcileWorkers,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](minRetry, maxRetry),
 		NeedLeaderElection:      ptr.To(false),
@@ -124,7 +123,7 @@ func (r *Labeler) addReconciler(mgr mcmanager.Manager, pool bool) error {
 	if err != nil {
 		return fmt.Errorf("wiring the reconciler of %s: %w", kind.Kind, err)
 	}
-	members := []watchers.MemberSource{r.Watchers.Left(r.left(pool))}
+	members := []watchers.MemberSource{r.Watchers.Left(r.left(kind))}
 	watch := func(kind schema.GroupKind, handle mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request]) error {
 		local, _, err := r.Watchers.Source(kind, handle).ForCluster(clusters.LocalName, mgr.GetLocalManager())
 		if err == nil {
@@ -154,10 +153,10 @@ func demanded(multicluster.ClusterName, cluster.Cluster) handler.TypedEventHandl
 
 // left forgets the objects of a cluster that is no longer engaged or self-managed. It enqueues
 // them, because a new engagement may have added them again in the meantime.
-func (r *Labeler) left(pool bool) func(multicluster.ClusterName, memberwrite.Queue) {
+func (r *Labeler) left(kind schema.GroupKind) func(multicluster.ClusterName, memberwrite.Queue) {
 	return func(name multicluster.ClusterName, q memberwrite.Queue) {
 		for _, key := range r.index.In(string(name)) {
-			if key.Pool == pool {
+			if key.Kind == kind {
 				r.forget(key)
 				q.Add(mcreconcile.Request{ClusterName: name, Request: reconcile.Request{NamespacedName: nameOf(key)}})
 			}

@@ -26,7 +26,7 @@ func TestWatchBehindTheLabel(t *testing.T) {
 	r.drift = newDrift(r)
 	woken := 0
 	h := r.Handle("cordoner", func(Woken) { woken++ })
-	key := owner.Key{Namespace: "n", Name: "m"}
+	key := owner.Key{Kind: capa.AWSMachine, Namespace: "n", Name: "m"}
 	at := func(version, event string) *unstructured.Unstructured {
 		u := &unstructured.Unstructured{}
 		u.SetGroupVersionKind(capa.AWSMachine.WithVersion(capa.Version))

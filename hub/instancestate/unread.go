@@ -22,7 +22,7 @@ import (
 // kindsOf returns the kinds that may have an object for a fact.
 func kindsOf(f message.Fact) []schema.GroupKind {
 	if f.Kind.Group() {
-		return []schema.GroupKind{capa.AWSMachinePool}
+		return grouped()
 	}
 	return labelled()
 }

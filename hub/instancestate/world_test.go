@@ -74,7 +74,7 @@ type world struct {
 	queues   *api.Client
 	registry *prometheus.Registry
 	logger   logr.Logger
-	// patches of AWSMachines and AWSMachinePools that the API server has taken.
+	// patches of AWSMachines and pools that the API server has taken.
 	patches atomic.Int64
 	// fault, if set, may answer a call of a replica instead of the API server.
 	fault atomic.Pointer[func(*http.Request) *http.Response]
@@ -142,9 +142,9 @@ func (t trip) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// labels reports whether a call is a patch of an AWSMachine or AWSMachinePool.
+// labels reports whether a call is a patch of an AWSMachine or pool.
 func labels(r *http.Request) bool {
-	return r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/awsmachine")
+	return r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/infrastructure.cluster.x-k8s.io/")
 }
 
 // fails answers matching calls with a code.
@@ -416,13 +416,13 @@ func (w *world) getIn(c client.Client, o client.Object) *unstructured.Unstructur
 	return u
 }
 
-// label of an AWSMachine or AWSMachinePool.
+// label of an AWSMachine or pool.
 func (w *world) label(o client.Object) string { return w.labelIn(w.Client, o) }
 
 func (w *world) labelIn(c client.Client, o client.Object) string {
-	key := instancestate.LabelEC2
-	if o.GetObjectKind().GroupVersionKind().Kind == "AWSMachinePool" {
-		key = instancestate.LabelASG
+	key := instancestate.LabelASG
+	if o.GetObjectKind().GroupVersionKind().Kind == "AWSMachine" {
+		key = instancestate.LabelEC2
 	}
 	return w.getIn(c, o).GetLabels()[key]
 }

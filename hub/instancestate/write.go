@@ -107,7 +107,7 @@ func (w *writer) annotateMachine(ctx context.Context, namespace string, machine 
 }
 
 func resourceOf(key owner.Key, served schema.GroupVersionKind) schema.GroupVersionResource {
-	return capa.Resource(kindOf(key)).WithVersion(served.Version)
+	return capa.Resource(key.Kind).WithVersion(served.Version)
 }
 
 func nameOf(key owner.Key) types.NamespacedName {

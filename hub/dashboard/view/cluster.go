@@ -120,7 +120,7 @@ func (f *fleet) command(c Cluster, h Health) string {
 		}
 	case aspectNames[aspectInstances]:
 		for n := range f.Instances {
-			if i := &f.Instances[n]; owned(i.Namespace, i.Cluster) == c && f.scope.Instances.Has(i.Namespace) && f.machineMark(i).Tone <= Warning {
+			if i := &f.Instances[n]; owned(i.Namespace, i.Cluster) == c && f.scope.seesInstances(i) && f.machineMark(i).Tone <= Warning {
 				return "kubectl describe " + strings.ToLower(i.Kind) + " -n " + i.Namespace + " " + i.Name
 			}
 		}

@@ -32,6 +32,8 @@ const (
 	// NeedMachineSets shows node groups that are MachineSets without a MachineDeployment, too.
 	NeedMachineSets = "list machinesets.cluster.x-k8s.io"
 	NeedInstances   = "list awsmachines.infrastructure.cluster.x-k8s.io and awsmachinepools.infrastructure.cluster.x-k8s.io"
+	// NeedManagedPools shows the pools of EKS and ROSA, too.
+	NeedManagedPools = "list awsmanagedmachinepools.infrastructure.cluster.x-k8s.io and rosamachinepools.infrastructure.cluster.x-k8s.io"
 )
 
 // ClusterRow is a cluster in a list.
@@ -163,7 +165,7 @@ func (f *fleet) row(c Cluster) ClusterRow {
 	r.Health = Health{connection, applicationsAspect(apps, moves), nodesAspect(nodes), instancesAspect(nodes), credential}
 	r.Health.limit(aspectApplications, f.scope.Pipelines.All)
 	r.Health.limit(aspectNodes, f.scope.NodeGroups.Has(c.Namespace) && f.scope.MachineSets.Has(c.Namespace))
-	r.Health.limit(aspectInstances, f.scope.Instances.Has(c.Namespace))
+	r.Health.limit(aspectInstances, f.scope.Instances.Has(c.Namespace) && f.scope.ManagedPools.Has(c.Namespace))
 	r.Mark = r.Health.Mark()
 	if worst := r.Health.Worst(); worst.Mark.Tone < Good {
 		r.Why = worst.Note

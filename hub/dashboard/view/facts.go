@@ -184,9 +184,10 @@ func (n Namespaces) key() string {
 }
 
 // Scope is what a viewer may see and do, by namespace. Clusters are the ClusterConnections. NodeGroups are the
-// MachineDeployments and MachinePools.
+// MachineDeployments and MachinePools. Instances are the AWSMachines and AWSMachinePools, and ManagedPools the
+// AWSManagedMachinePools and ROSAMachinePools.
 type Scope struct {
-	Clusters, Pipelines, Promotions, Events, Backends, NodeGroups, MachineSets, Instances Namespaces
+	Clusters, Pipelines, Promotions, Events, Backends, NodeGroups, MachineSets, Instances, ManagedPools Namespaces
 	// Objects are the cluster objects, by their kinds (pipelinesv1.ClusterKinds).
 	Objects map[string]Namespaces
 	// Approve, Patch and Override are the rights to approve and reject promotions, to start them again, and to
@@ -210,7 +211,7 @@ func Everything() Scope {
 	for _, k := range pipelinesv1.ClusterKinds() {
 		objects[k.Kind] = all
 	}
-	return Scope{Clusters: all, Objects: objects, Pipelines: all, Promotions: all, Events: all, Backends: all, NodeGroups: all, MachineSets: all, Instances: all, Nameless: true}
+	return Scope{Clusters: all, Objects: objects, Pipelines: all, Promotions: all, Events: all, Backends: all, NodeGroups: all, MachineSets: all, Instances: all, ManagedPools: all, Nameless: true}
 }
 
 // Key returns a text that is equal for equal Scopes, whose viewers see the same pages.
@@ -220,7 +221,7 @@ func (s Scope) Key() string {
 		objects += s.Objects[k.Kind].key() + ";"
 	}
 	return objects + strings.Join([]string{
-		s.Clusters.key(), s.Pipelines.key(), s.Promotions.key(), s.Events.key(), s.Backends.key(), s.NodeGroups.key(), s.MachineSets.key(), s.Instances.key(),
+		s.Clusters.key(), s.Pipelines.key(), s.Promotions.key(), s.Events.key(), s.Backends.key(), s.NodeGroups.key(), s.MachineSets.key(), s.Instances.key(), s.ManagedPools.key(),
 		s.Approve.key(), s.Patch.key(), s.Override.key(), s.Suspend.key(), s.Request.key(), strconv.FormatBool(s.OverrideWindows), strconv.FormatBool(s.Nameless),
 	}, ";")
 }

@@ -21,6 +21,9 @@ func (s Scope) events() part     { return part{"Events", NeedEvents, s.Events} }
 func (s Scope) backends() part   { return part{"event backends", NeedBackends, s.Backends} }
 func (s Scope) nodeGroups() part { return part{"node groups", NeedNodeGroups, s.NodeGroups} }
 func (s Scope) instances() part  { return part{"machines and pools", NeedInstances, s.Instances} }
+func (s Scope) managedPools() part {
+	return part{"managed machine pools", NeedManagedPools, s.ManagedPools}
+}
 
 // parts returns all kinds of objects of a Scope.
 func (s Scope) parts() []part {

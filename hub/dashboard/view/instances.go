@@ -62,16 +62,16 @@ type InstancesSummary struct {
 // and of the newest Events. With a state in the filter it has those in that state.
 func InstanceEvents(f *Facts, scope Scope, q Query) Page {
 	of := f.fleet(scope)
-	if !slices.ContainsFunc(f.Instances, func(i Instances) bool { return i.State == q.State && scope.Instances.Has(i.Namespace) }) { // AWS may add states.
+	if !slices.ContainsFunc(f.Instances, func(i Instances) bool { return i.State == q.State && scope.seesInstances(&i) }) { // AWS may add states.
 		q = q.among(instanceStates)
 	}
-	summary := InstancesSummary{Hidden: hiddenOf(scope.instances())}
+	summary := InstancesSummary{Hidden: hiddenOf(scope.instances(), scope.managedPools())}
 	marks, namespaces := map[Mark]int{}, map[string]bool{}
 	clusters := map[Instances]Cluster{} // by kind, namespace and name
 	var found []MachineRow
 	for n := range f.Instances {
 		i := &f.Instances[n]
-		if !scope.Instances.Has(i.Namespace) {
+		if !scope.seesInstances(i) {
 			continue
 		}
 		mark := f.machineMark(i)
@@ -103,8 +103,8 @@ func InstanceEvents(f *Facts, scope Scope, q Query) Page {
 	for _, r := range shown {
 		page.Blocks = append(page.Blocks, Block{ID: "instance/" + r.Kind + "/" + r.Namespace + "/" + r.Name, List: "machines", Template: "machine-row", Data: r})
 	}
-	if len(found) == 0 {
-		page.Blocks = append(page.Blocks, filters.empty("machines", "empty-row", machineColumns, scope.Instances, NeedInstances, "No machine is leaving or failed."))
+	if all := scope.machines(); len(found) == 0 {
+		page.Blocks = append(page.Blocks, filters.empty("machines", "empty-row", machineColumns, all.in, all.need, "No machine is leaving or failed."))
 	}
 	page.Blocks = append(page.Blocks, Block{ID: "machines-pager", List: "pager", Template: "pager-block", Data: pager})
 	page.Blocks = append(page.Blocks, f.sources(scope)...)

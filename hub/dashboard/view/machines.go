@@ -34,7 +34,27 @@ type NodeGroup struct {
 	Since        time.Time
 }
 
-// Instances is an AWSMachine or AWSMachinePool of the management cluster.
+// kindsOfManagedPools are the kinds of Instances that need Scope.ManagedPools.
+var kindsOfManagedPools = []string{"AWSManagedMachinePool", "ROSAMachinePool"}
+
+// seesInstances reports whether the viewer may list a machine or pool.
+func (s Scope) seesInstances(i *Instances) bool {
+	if slices.Contains(kindsOfManagedPools, i.Kind) {
+		return s.ManagedPools.Has(i.Namespace)
+	}
+	return s.Instances.Has(i.Namespace)
+}
+
+// machines returns where the viewer may list all kinds of Instances, and what the viewer lacks elsewhere.
+func (s Scope) machines() part {
+	all := part{"machines and pools", NeedInstances, s.Instances.And(s.ManagedPools)}
+	if s.Instances.All {
+		all.need = NeedManagedPools
+	}
+	return all
+}
+
+// Instances is an AWSMachine, or a pool of AWS, of the management cluster.
 type Instances struct {
 	Kind, Namespace, Name string
 	// Cluster that it belongs to, by Cluster API's label.
@@ -153,7 +173,7 @@ func (f *Facts) nodes(scope Scope) map[Cluster]Nodes {
 		all[c] = n
 	}
 	for n := range f.Instances {
-		if i := &f.Instances[n]; scope.Instances.Has(i.Namespace) {
+		if i := &f.Instances[n]; scope.seesInstances(i) {
 			c := owned(i.Namespace, i.Cluster)
 			n := all[c]
 			n.Instances++
@@ -183,7 +203,7 @@ func (f *Facts) machinesOf(c Cluster, scope Scope) []Block {
 	})
 	var instances []InstanceRow
 	for n := range f.Instances {
-		if i := &f.Instances[n]; owned(i.Namespace, i.Cluster) == c && scope.Instances.Has(i.Namespace) {
+		if i := &f.Instances[n]; owned(i.Namespace, i.Cluster) == c && scope.seesInstances(i) {
 			instances = append(instances, InstanceRow{*i, f.machineMark(i)})
 		}
 	}
@@ -207,8 +227,8 @@ func (f *Facts) machinesOf(c Cluster, scope Scope) []Block {
 		all := Query{Search: c.Name, Namespace: c.Namespace}.At(InstancesPath)
 		blocks = append(blocks, Block{ID: "machines-more", List: "machines", Template: "machines-more", Data: MoreRows{Columns: machineColumns, N: more, Link: all}})
 	}
-	if len(instances) == 0 {
-		blocks = append(blocks, empty("machines", "empty-row", machineColumns, scope.Instances, NeedInstances, Query{}, "No AWSMachine or AWSMachinePool of the management cluster belongs to this cluster."))
+	if all := scope.machines(); len(instances) == 0 {
+		blocks = append(blocks, empty("machines", "empty-row", machineColumns, all.in, all.need, Query{}, "No AWSMachine or pool of AWS of the management cluster belongs to this cluster."))
 	}
 	return blocks
 }

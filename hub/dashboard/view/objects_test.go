@@ -67,11 +67,11 @@ func TestScopeKeys(t *testing.T) {
 	keys := map[string]bool{Scope{}.Key(): true}
 	for _, s := range []Scope{
 		{Clusters: fleetOnly}, {Objects: map[string]Namespaces{"Cluster": fleetOnly}}, {Objects: map[string]Namespaces{"GitopsCluster": fleetOnly}}, {Pipelines: fleetOnly}, {Promotions: fleetOnly},
-		{Events: fleetOnly}, {Backends: fleetOnly}, {NodeGroups: fleetOnly}, {MachineSets: fleetOnly}, {Instances: fleetOnly}, {Approve: fleetOnly},
+		{Events: fleetOnly}, {Backends: fleetOnly}, {NodeGroups: fleetOnly}, {MachineSets: fleetOnly}, {Instances: fleetOnly}, {ManagedPools: fleetOnly}, {Approve: fleetOnly},
 	} {
 		keys[s.Key()] = true
 	}
-	g.Expect(keys).To(HaveLen(12))
+	g.Expect(keys).To(HaveLen(13))
 }
 
 // Who may list only GitopsClusters sees one that references a Cluster, with its applications.

@@ -76,7 +76,7 @@ func tenants(names ...string) *Facts {
 func scopesOf(namespace string) map[string]Scope {
 	in := Namespaces{Names: []string{namespace}}
 	all := Scope{
-		Clusters: in, Objects: map[string]Namespaces{"Cluster": in, "GitopsCluster": in}, Pipelines: in, Promotions: in, Events: in, Backends: in, NodeGroups: in, MachineSets: in, Instances: in,
+		Clusters: in, Objects: map[string]Namespaces{"Cluster": in, "GitopsCluster": in}, Pipelines: in, Promotions: in, Events: in, Backends: in, NodeGroups: in, MachineSets: in, Instances: in, ManagedPools: in,
 		Approve: in, Patch: in, Override: in, Suspend: in, Request: in,
 	}
 	return map[string]Scope{

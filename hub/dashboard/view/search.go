@@ -297,7 +297,7 @@ func (f *fleet) instanceHits(w words) Hits {
 	var b best
 	for i := range f.Instances {
 		o := &f.Instances[i]
-		if f.scope.Instances.Has(o.Namespace) && w.instance(o) {
+		if f.scope.seesInstances(o) && w.instance(o) {
 			b.add(candidate{rank: w.rank(o.Name, o.Namespace+"/"+o.Name, o.Instance), tone: f.machineMark(o).Tone, namespace: o.Namespace, name: o.Name, index: i})
 		}
 	}

@@ -18,6 +18,7 @@
 // The rules of an instance: the newest state wins, by time and, within one second, by
 // rank; terminated is final; a notice is valid until a newer state; the label shows the
 // valid notice of the highest rank. A group shows its newest event.
+// A group whose object does not name it keeps the newest ARN that facts of it have named (Learn).
 //
 // Trade-offs: the time and rank of the last event alone are not enough. When a spot
 // notice hides a newer rebalance recommendation, and a state arrives that is between

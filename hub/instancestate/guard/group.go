@@ -1,8 +1,11 @@
 package guard
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
 )
@@ -11,6 +14,14 @@ import (
 type Group struct {
 	// Newest event of the group, or of one of its instances without an own object.
 	Newest *Record `json:"newest,omitempty"`
+	// Group is the newest group that an event has named; nil unless Learn was called.
+	Group *Named `json:"group,omitempty"`
+}
+
+// Named is a group as an event named it.
+type Named struct {
+	ARN  string    `json:"arn"`
+	Time time.Time `json:"time"`
 }
 
 // Merge merges a fact of the group, or of one of its instances. It returns the receiver
@@ -21,7 +32,35 @@ func (g Group) Merge(f message.Fact) (Group, bool) {
 	if g.Newest != nil && order(r, *g.Newest) <= 0 {
 		return g, false
 	}
-	return Group{Newest: &r}, true
+	g.Newest = &r
+	return g, true
+}
+
+// Learn keeps the ARN of the group that a fact names: the newest one and, of the same time, the
+// greatest. An ARN of another account or region than the event's own is not kept, so that a
+// sender cannot name the group of an account that the sender may not send events of. It
+// returns the receiver and false when the fact changes nothing.
+func (g Group) Learn(f message.Fact) (Group, bool) {
+	if parts := strings.SplitN(f.GroupARN, ":", partsOfARN); len(parts) != partsOfARN || parts[3] != f.Region || parts[4] != f.Account {
+		return g, false
+	}
+	now := Named{ARN: f.GroupARN, Time: f.Time.UTC()}
+	if g.Group != nil && cmp.Or(now.Time.Compare(g.Group.Time), cmp.Compare(now.ARN, g.Group.ARN)) <= 0 {
+		return g, false
+	}
+	g.Group = &now
+	return g, true
+}
+
+// partsOfARN are the parts of an ARN: arn, partition, service, region, account and resource.
+const partsOfARN = 6
+
+// LearnedARN returns the ARN of the group that Learn has kept; empty when there is none.
+func (g Group) LearnedARN() string {
+	if g.Group == nil {
+		return ""
+	}
+	return g.Group.ARN
 }
 
 // Current returns the record that the label shows; false without facts.

@@ -235,6 +235,50 @@ func TestGroup(t *testing.T) {
 	})
 }
 
+// The group that a fact names is kept: the newest, in any order of delivery. A fact of another account or region than the
+// ARN's teaches nothing.
+func TestLearn(t *testing.T) {
+	named := func(account, uuid string, seconds int) message.Fact {
+		return message.Fact{
+			Kind: message.GroupActivity, Label: "launched", Account: "111122223333", Region: "eu-west-1", Time: begin.Add(time.Duration(seconds) * time.Second),
+			GroupARN: "arn:aws:autoscaling:eu-west-1:" + account + ":autoScalingGroup:" + uuid + ":autoScalingGroupName/eks-workers",
+		}
+	}
+	learn := func(facts []message.Fact) (g guard.Group) {
+		for _, f := range facts {
+			g, _ = g.Merge(f)
+			g, _ = g.Learn(f)
+		}
+		return g
+	}
+	g := NewWithT(t)
+	elsewhere := named("111122223333", "3", 9)
+	elsewhere.Region = "us-east-1"
+	unnamed := named("111122223333", "4", 9)
+	unnamed.GroupARN = "eks-workers"
+	one, two := named("111122223333", "1", 1), named("111122223333", "2", 2)
+	known := learn([]message.Fact{one, two, named("444455556666", "9", 9), elsewhere, unnamed})
+	g.Expect(known.LearnedARN()).To(Equal(two.GroupARN))
+	g.Expect(guard.Group{}.LearnedARN()).To(BeEmpty())
+	rapid.Check(t, func(t *rapid.T) {
+		facts := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) message.Fact {
+			return named(rapid.SampledFrom([]string{"111122223333", "444455556666"}).Draw(t, "account"), rapid.StringMatching("[a-c]").Draw(t, "uuid"), rapid.IntRange(0, 3).Draw(t, "second"))
+		}), 1, 8).Draw(t, "facts")
+		want := learn(facts)
+		mixed := rapid.Permutation(append(append([]message.Fact{}, facts...), rapid.SampledFrom(facts).Draw(t, "again"))).Draw(t, "mixed")
+		got := learn(mixed)
+		read, err := guard.ParseGroup(got.String())
+		if err != nil || read.String() != want.String() {
+			t.Fatalf("%s, not %s: %v", read, want, err)
+		}
+		for _, f := range mixed {
+			if _, changed := got.Learn(f); changed {
+				t.Fatalf("%s is learned twice", f.GroupARN)
+			}
+		}
+	})
+}
+
 func TestParse(t *testing.T) {
 	g := NewWithT(t)
 	for _, bad := range []string{"x", `{"state":3}`, `{"notices":[{"kind":"state-change"}]}`,

@@ -5,16 +5,19 @@
 // limited time for its object to appear.
 //
 // Contract: the caller updates Index by Set and Delete from watches, and Find reads it.
-// An AWSMachine represents its instance. An AWSMachinePool represents its group, and those
-// of its instances that have no AWSMachine. Find uses the ARN of a group. It uses the name
-// only while the pool's ARN is not known, and only if one pool in the account and region
-// has that name. A fact of another account or region than the object's cluster is Foreign:
+// An AWSMachine represents its instance. A pool represents those of its instances that have
+// no AWSMachine. An AWSMachinePool and an AWSManagedMachinePool also represent a group. Find
+// uses the ARN of a group. For an AWSMachinePool it uses the name only while the pool's ARN is
+// not known, and only if one pool in the account and region has that name. An
+// AWSManagedMachinePool never names its group: Find uses the instance of the fact, else the
+// ARN that was learned from such facts, if one pool in the account and region learned it. A
+// fact of another account or region than the object's cluster is Foreign:
 // a client that can write to a queue must not label machines of other accounts. The caller
 // passes a function for the account and region to every Find, as they may become known
 // later than the object.
 //
-// Ring keeps the newest facts without an object, by instance and by group. It is bounded in
-// number, bytes and time.
+// Ring keeps the newest facts without an object, by instance and by group; a fact of a group
+// also by its instance. It is bounded in number, bytes and time.
 //
 // Locking: Index and Ring have one mutex each, which protects access to maps only. Find
 // calls its function under the mutex of Index; this function must not call Index.

@@ -6,17 +6,27 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
+	"github.com/capstan-hub/capstan/internal/capa"
 )
 
 // Key of an object.
 type Key struct {
 	// Cluster that has the object; empty for the management cluster.
 	Cluster string
-	// Pool is true for an AWSMachinePool, false for an AWSMachine.
-	Pool            bool
+	// Kind is one of AWSMachine, AWSMachinePool, AWSManagedMachinePool and ROSAMachinePool.
+	Kind            schema.GroupKind
 	Namespace, Name string
 }
+
+// Pool reports whether the object represents several instances.
+func (k Key) Pool() bool { return k.Kind != capa.AWSMachine }
+
+// Learns reports whether the pool has an Auto Scaling group that its object never names: that
+// of an EKS node group. Its ARN is learned from events of its instances.
+func (k Key) Learns() bool { return k.Kind == capa.AWSManagedMachinePool }
 
 // Object represents an instance or a group.
 type Object struct {
@@ -27,8 +37,12 @@ type Object struct {
 	Region string
 	// Instances are the ids of its instances.
 	Instances []string
-	// GroupARN of a pool, empty until it is known, and GroupName.
+	// GroupARN of a pool, empty until its object names it, and GroupName.
 	GroupARN, GroupName string
+	// LearnedARN is the ARN of the group of an object that Learns, as events of its instances
+	// named it. It says nothing about the object's account and region: senders of messages
+	// choose it.
+	LearnedARN string
 }
 
 // Place is the account and region of an object's instances; empty when not known.
@@ -55,9 +69,9 @@ type Index struct {
 	mu          sync.RWMutex
 	lockedState struct {
 		objects map[Key]*Object
-		// byInstance: id of an instance → its objects. byARN and byName: ARN and name of a
-		// group → its objects.
-		byInstance, byARN, byName map[string][]*Object
+		// byInstance: id of an instance → its objects. byARN, byLearned and byName: ARN, learned
+		// ARN and name of a group → its objects.
+		byInstance, byARN, byLearned, byName map[string][]*Object
 	}
 }
 
@@ -79,7 +93,8 @@ func (x *Index) Set(o Object) {
 	s := &x.lockedState
 	if s.objects == nil {
 		s.objects = map[Key]*Object{}
-		s.byInstance, s.byARN, s.byName = map[string][]*Object{}, map[string][]*Object{}, map[string][]*Object{}
+		s.byInstance, s.byARN = map[string][]*Object{}, map[string][]*Object{}
+		s.byLearned, s.byName = map[string][]*Object{}, map[string][]*Object{}
 	}
 	x.drop(o.Key)
 	s.objects[o.Key] = &o
@@ -130,6 +145,9 @@ func (x *Index) each(o *Object, do func(in map[string][]*Object, key string)) {
 	if o.GroupARN != "" {
 		do(x.lockedState.byARN, o.GroupARN)
 	}
+	if o.LearnedARN != "" {
+		do(x.lockedState.byLearned, o.LearnedARN)
+	}
 	if o.GroupName != "" {
 		do(x.lockedState.byName, o.GroupName)
 	}
@@ -140,9 +158,9 @@ func (x *Index) each(o *Object, do func(in map[string][]*Object, key string)) {
 func (x *Index) Find(f message.Fact, where func(Object) (Place, bool)) ([]Object, Verdict) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	found := x.instance(f)
+	found, match := x.instance(f), certain
 	if f.Kind.Group() {
-		found = x.group(f)
+		found, match = x.group(f)
 	}
 	if len(found) == 0 {
 		return nil, Unknown
@@ -161,9 +179,11 @@ func (x *Index) Find(f message.Fact, where func(Object) (Place, bool)) ([]Object
 	switch {
 	case verdict == Unplaced && (len(own) == 0 || f.Kind.Group()): // A group has one pool; which one is not known.
 		return nil, Unplaced
+	case len(own) == 0 && match == learned:
+		return nil, Unknown // A message of another account taught it: it must not claim the group.
 	case len(own) == 0:
 		return nil, Foreign
-	case len(own) > 1 && f.Kind.Group() && !known(own, f.GroupARN):
+	case len(own) > 1 && match != certain:
 		return nil, Unknown // It is not known yet which of them is meant.
 	}
 	slices.SortFunc(own, func(a, b Object) int {
@@ -177,7 +197,7 @@ func (x *Index) instance(f message.Fact) []*Object {
 	all := x.lockedState.byInstance[f.InstanceID]
 	machines := make([]*Object, 0, len(all))
 	for _, o := range all {
-		if !o.Pool {
+		if !o.Pool() {
 			machines = append(machines, o)
 		}
 	}
@@ -187,26 +207,48 @@ func (x *Index) instance(f message.Fact) []*Object {
 	return all
 }
 
-// group returns the objects of a group: by its ARN, else the pools of its name whose ARN is
-// not known to differ.
-func (x *Index) group(f message.Fact) []*Object {
+// match is how the objects of a fact were found.
+type match int
+
+const (
+	// certain: by an instance, or by the ARN that the object names. All objects are meant.
+	certain match = iota
+	// learned: by an ARN that events named.
+	learned
+	// named: by a name, which is unique only in an account and region.
+	named
+)
+
+// group returns the objects of a group. The ARN in an object comes first, then the instance
+// of the fact in a pool that Learns, then the learned ARN, then the name of pools whose ARN
+// is not known to differ.
+func (x *Index) group(f message.Fact) ([]*Object, match) {
 	if all := x.lockedState.byARN[f.GroupARN]; len(all) > 0 {
-		return all
+		return all, certain
 	}
-	var named []*Object
-	for _, o := range x.lockedState.byName[f.GroupName] {
-		if f.GroupARN == "" || o.GroupARN == "" {
-			named = append(named, o)
+	var learning []*Object
+	for _, o := range x.lockedState.byInstance[f.InstanceID] {
+		if o.Learns() {
+			learning = append(learning, o)
 		}
 	}
-	return named
+	if len(learning) > 0 {
+		return learning, certain
+	}
+	if all := x.lockedState.byLearned[f.GroupARN]; len(all) > 0 {
+		return all, learned
+	}
+	var same []*Object
+	for _, o := range x.lockedState.byName[f.GroupName] {
+		if f.GroupARN == "" || o.GroupARN == "" {
+			same = append(same, o)
+		}
+	}
+	return same, named
 }
 
-// known reports whether the group was found by its ARN.
-func known(found []Object, arn string) bool { return arn != "" && found[0].GroupARN == arn }
-
-// PlaceOf returns the place of an object: from its group's ARN if it is known, else from where,
-// which returns false if the place cannot be read now.
+// PlaceOf returns the place of an object: from its group's ARN if the object names it, else
+// from where, which returns false if the place cannot be read now.
 func PlaceOf(o *Object, where func(Object) (Place, bool)) (Place, bool) {
 	if parts := strings.SplitN(o.GroupARN, ":", 6); len(parts) == 6 {
 		return Place{Account: parts[4], Region: parts[3]}, true

@@ -11,6 +11,7 @@ import (
 
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
 	"github.com/capstan-hub/capstan/hub/instancestate/owner"
+	"github.com/capstan-hub/capstan/internal/capa"
 )
 
 const (
@@ -21,12 +22,20 @@ const (
 )
 
 func machine(namespace, name, cluster string, ids ...string) owner.Object {
-	return owner.Object{Key: owner.Key{Namespace: namespace, Name: name}, ClusterName: cluster, Instances: ids}
+	return owner.Object{Key: owner.Key{Kind: capa.AWSMachine, Namespace: namespace, Name: name}, ClusterName: cluster, Instances: ids}
+}
+
+// managed is the pool of an EKS node group.
+func managed(namespace, name, cluster, learned string, ids ...string) owner.Object {
+	return owner.Object{
+		Key: owner.Key{Kind: capa.AWSManagedMachinePool, Namespace: namespace, Name: name}, ClusterName: cluster,
+		LearnedARN: learned, Instances: ids,
+	}
 }
 
 func pool(namespace, name, cluster, arn string, ids ...string) owner.Object {
 	return owner.Object{
-		Key: owner.Key{Pool: true, Namespace: namespace, Name: name}, ClusterName: cluster,
+		Key: owner.Key{Kind: capa.AWSMachinePool, Namespace: namespace, Name: name}, ClusterName: cluster,
 		GroupARN: arn, GroupName: name, Instances: ids,
 	}
 }
@@ -106,6 +115,106 @@ func TestFind(t *testing.T) {
 			g.Expect(names(found)).To(Equal(c.want))
 		})
 	}
+}
+
+// hook is the fact of an instance's hook in a group.
+func hook(id, arn, account string) message.Fact {
+	f := activity(arn, "eks-workers-0", account, region)
+	f.Kind, f.InstanceID = message.GroupLaunchHook, id
+	return f
+}
+
+// groupOf is the ARN of a group of EKS in an account.
+func groupOf(account, uuid string) string {
+	return "arn:aws:autoscaling:" + region + ":" + account + ":autoScalingGroup:" + uuid + ":autoScalingGroupName/eks-workers-0"
+}
+
+// The group of an EKS node group is found by its instances, then by the ARN that their events named. A learned ARN says
+// nothing about the account: it is that of the pool's cluster.
+func TestFindLearned(t *testing.T) {
+	var x owner.Index
+	for _, o := range []owner.Object{
+		managed("a", "workers", "here", groupOf(here, "1"), "i-1"),
+		managed("b", "workers", "there", groupOf(there, "1"), "i-2"),
+		managed("c", "new", "here", "", "i-3"),
+		managed("d", "one", "here", groupOf(here, "2"), "i-4"),
+		managed("d", "two", "here", groupOf(here, "2"), "i-5"),
+		managed("e", "thief", "there", groupOf(here, "3")),
+		managed("f", "thief", "there", groupOf(here, "4")),
+		managed("f", "owner", "here", groupOf(here, "4")),
+		managed("g", "unread", "unreadable", groupOf(here, "5")),
+		managed("h", "learned", "here", arn),
+		pool("h", "pool", "here", arn, "i-6"),
+		{Key: owner.Key{Kind: capa.ROSAMachinePool, Namespace: "i", Name: "rosa"}, ClusterName: "here", Instances: []string{"i-7"}},
+	} {
+		x.Set(o)
+	}
+	for name, c := range map[string]struct {
+		fact    message.Fact
+		want    []string
+		verdict owner.Verdict
+	}{
+		"instance":               {state("i-3", here, region), []string{"c/new"}, owner.Owned},
+		"its group, by instance": {hook("i-3", groupOf(here, "9"), here), []string{"c/new"}, owner.Owned},
+		"its group, by instance, spoofed account":    {hook("i-3", groupOf(there, "9"), there), nil, owner.Foreign},
+		"by the learned ARN":                         {hook("i-new", groupOf(here, "1"), here), []string{"a/workers"}, owner.Owned},
+		"without an instance":                        {hook("", groupOf(here, "1"), here), []string{"a/workers"}, owner.Owned},
+		"the same name in another account":           {hook("i-new", groupOf(there, "1"), there), []string{"b/workers"}, owner.Owned},
+		"an instance counts before the learned ARN":  {hook("i-3", groupOf(here, "1"), here), []string{"c/new"}, owner.Owned},
+		"the account is not that of the learned ARN": {hook("", groupOf(here, "1"), there), nil, owner.Unknown},
+		"learned by two":                             {hook("", groupOf(here, "2"), here), nil, owner.Unknown},
+		"learned by two, of one's instance":          {hook("i-5", groupOf(here, "2"), here), []string{"d/two"}, owner.Owned},
+		"learned by one of another account":          {hook("", groupOf(here, "3"), here), nil, owner.Unknown},
+		"learned also by one of another account":     {hook("", groupOf(here, "4"), here), []string{"f/owner"}, owner.Owned},
+		"the account cannot be read":                 {hook("", groupOf(here, "5"), here), nil, owner.Unplaced},
+		"the ARN in an object wins":                  {hook("", arn, here), []string{"h/pool"}, owner.Owned},
+		"the name is no key":                         {hook("", "", here), nil, owner.Unknown},
+		"instance of ROSA":                           {state("i-7", here, region), []string{"i/rosa"}, owner.Owned},
+		"ROSA has no groups":                         {hook("i-7", groupOf(here, "7"), here), nil, owner.Unknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			found, verdict := x.Find(c.fact, where)
+			g.Expect(verdict).To(Equal(c.verdict))
+			g.Expect(names(found)).To(Equal(c.want))
+		})
+	}
+	g := NewWithT(t)
+	x.Set(managed("a", "workers", "here", groupOf(here, "8"), "i-1"))
+	_, verdict := x.Find(hook("", groupOf(here, "1"), here), where)
+	g.Expect(verdict).To(Equal(owner.Unknown), "it has learned another group since")
+}
+
+// A fact of a group waits for its group and for its instance. The newest of each is kept, once.
+func TestRingOfGroups(t *testing.T) {
+	g := NewWithT(t)
+	begin := time.Date(2026, 1, 10, 10, 0, 0, 0, time.UTC)
+	r := &owner.Ring[string]{Clock: testclock.NewFakePassiveClock(begin)}
+	put := func(id, uuid, word string, seconds int) {
+		f := hook(id, groupOf(here, uuid), here)
+		f.Time = begin.Add(time.Duration(seconds) * time.Second)
+		r.Put(f, word, 0)
+	}
+	take := func(o owner.Object) (words []string) {
+		for _, w := range r.Take(o) {
+			words = append(words, w.With)
+		}
+		return words
+	}
+	put("i-1", "1", "first", 1)
+	put("i-2", "1", "second", 2)
+	put("i-2", "1", "late", 0)
+	g.Expect(r.Len()).To(Equal(2), "the first waits for its instance only, the second also for the group")
+	g.Expect(take(owner.Object{Key: owner.Key{Kind: capa.ROSAMachinePool}, Instances: []string{"i-1", "i-2"}})).To(BeEmpty())
+	g.Expect(take(machine("a", "m", "here", "i-1", "i-2"))).To(BeEmpty())
+	g.Expect(take(managed("a", "w", "here", "", "i-1"))).To(Equal([]string{"first"}))
+	g.Expect(take(managed("a", "w", "here", groupOf(here, "1"), "i-2"))).To(Equal([]string{"second"}), "once")
+	g.Expect(r.Len()).To(BeZero())
+
+	put("i-1", "1", "old", 1)
+	put("i-1", "1", "new", 2)
+	g.Expect(r.Len()).To(Equal(1))
+	g.Expect(take(managed("a", "w", "here", groupOf(here, "1"), "i-1"))).To(Equal([]string{"new"}))
 }
 
 // Changed and deleted objects are not found by their old keys.

@@ -3,6 +3,7 @@ package owner
 import (
 	"cmp"
 	"container/list"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,25 +42,35 @@ type Ring[V any] struct {
 	mu          sync.Mutex
 	lockedState struct {
 		order list.List // of *waiting[V], oldest first
-		by    map[string]*list.Element
+		by    map[waitKey]*list.Element
 		bytes int
 	}
 }
 
 type waiting[V any] struct {
 	Waiting[V]
-	key string
+	// keys that it is still the newest fact of.
+	keys []waitKey
 }
 
-// keyOf returns the instance or group of a fact.
-func keyOf(f message.Fact) string {
-	switch {
-	case !f.Kind.Group():
-		return f.InstanceID
-	case f.GroupARN != "":
-		return f.GroupARN
+// waitKey is an instance or a group that facts wait for. of is the id of an instance; for facts
+// of a group it is the group's ARN or name, or the instance of the fact.
+type waitKey struct {
+	group bool
+	of    string
+}
+
+// keysOf returns the keys of a fact. A fact of a group waits for its instance too, because
+// pools that do not name their group are found by their instances.
+func keysOf(f message.Fact) []waitKey {
+	if !f.Kind.Group() {
+		return []waitKey{{of: f.InstanceID}}
 	}
-	return f.GroupName
+	keys := []waitKey{{group: true, of: cmp.Or(f.GroupARN, f.GroupName)}}
+	if f.InstanceID != "" {
+		keys = append(keys, waitKey{group: true, of: f.InstanceID})
+	}
+	return keys
 }
 
 // Put adds a fact, whose event has a size in bytes. Of two facts of one instance or group
@@ -70,25 +81,35 @@ func (r *Ring[V]) Put(f message.Fact, with V, size int) {
 
 // Return adds a fact that was taken. It waits until the end of its time.
 func (r *Ring[V]) Return(taken Waiting[V]) {
-	f, key, now := taken.Fact, keyOf(taken.Fact), r.Clock.Now()
+	f, now := taken.Fact, r.Clock.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := &r.lockedState
 	if s.by == nil {
-		s.by = map[string]*list.Element{}
+		s.by = map[waitKey]*list.Element{}
 	}
-	if at := s.by[key]; at != nil {
-		old := at.Value.(*waiting[V]).Fact
-		if cmp.Or(f.Time.Compare(old.Time), cmp.Compare(f.Rank, old.Rank)) < 0 {
-			return
+	w := &waiting[V]{Waiting: taken}
+	for _, key := range keysOf(f) {
+		at := s.by[key]
+		if at != nil {
+			old := at.Value.(*waiting[V]).Fact
+			if cmp.Or(f.Time.Compare(old.Time), cmp.Compare(f.Rank, old.Rank)) < 0 {
+				continue
+			}
+			r.leave(at, key)
 		}
-		r.remove(at)
+		w.keys = append(w.keys, key)
 	}
-	w := &waiting[V]{taken, key}
-	s.by[key] = s.order.PushBack(w)
+	if len(w.keys) == 0 {
+		return
+	}
+	added := s.order.PushBack(w)
+	for _, key := range w.keys {
+		s.by[key] = added
+	}
 	s.bytes += w.size
 	for at := s.order.Front(); at != nil; at = s.order.Front() {
-		fits := len(s.by) <= cmp.Or(r.Count, DefaultCount) && s.bytes <= cmp.Or(r.Bytes, DefaultBytes)
+		fits := s.order.Len() <= cmp.Or(r.Count, DefaultCount) && s.bytes <= cmp.Or(r.Bytes, DefaultBytes)
 		if fits && at.Value.(*waiting[V]).until.After(now) {
 			break
 		}
@@ -98,11 +119,18 @@ func (r *Ring[V]) Return(taken Waiting[V]) {
 
 // Take removes and returns the facts that wait for an object.
 func (r *Ring[V]) Take(o Object) []Waiting[V] {
+	keys := []waitKey{{group: true, of: o.GroupARN}, {group: true, of: o.GroupName}, {group: true, of: o.LearnedARN}}
+	for _, id := range o.Instances {
+		keys = append(keys, waitKey{of: id})
+		if o.Learns() {
+			keys = append(keys, waitKey{group: true, of: id})
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var taken []Waiting[V]
-	for _, key := range append([]string{o.GroupARN, o.GroupName}, o.Instances...) {
-		if at := r.lockedState.by[key]; at != nil && key != "" {
+	for _, key := range keys {
+		if at := r.lockedState.by[key]; at != nil && key.of != "" {
 			if w := at.Value.(*waiting[V]); w.until.After(r.Clock.Now()) {
 				taken = append(taken, w.Waiting)
 			}
@@ -116,11 +144,23 @@ func (r *Ring[V]) Take(o Object) []Waiting[V] {
 func (r *Ring[V]) Len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.lockedState.by)
+	return r.lockedState.order.Len()
+}
+
+// leave makes a fact no longer wait for a key, for which there is a newer one.
+func (r *Ring[V]) leave(at *list.Element, key waitKey) {
+	w := at.Value.(*waiting[V])
+	w.keys = slices.DeleteFunc(w.keys, func(k waitKey) bool { return k == key })
+	delete(r.lockedState.by, key)
+	if len(w.keys) == 0 {
+		r.remove(at)
+	}
 }
 
 func (r *Ring[V]) remove(at *list.Element) {
 	w := r.lockedState.order.Remove(at).(*waiting[V])
-	delete(r.lockedState.by, w.key)
+	for _, key := range w.keys {
+		delete(r.lockedState.by, key)
+	}
 	r.lockedState.bytes -= w.size
 }
