@@ -25,16 +25,28 @@ type telling struct {
 // instance publishes that an instance of AWS, or a group, was labelled.
 func (t telling) instance(n instancestate.Applied) {
 	data := event.Instance{
-		InstanceID: n.Fact.InstanceID, AutoScalingGroup: n.Fact.GroupName, State: n.Fact.Label, EventID: n.Fact.ID,
+		InstanceID: n.Fact.InstanceID, AutoScalingGroup: n.Fact.GroupName, State: stateOf(n), EventID: n.Fact.ID,
 		Region: n.Region, Account: n.Account, LabelKey: n.LabelKey,
 		Object: &event.Object{Cluster: n.Object.Cluster, Kind: n.Object.Kind.Kind, Namespace: n.Object.Namespace, Name: n.Object.Name},
 	}
-	t.publisher.Publish(t.hub.Instances(instanceNews(n.Fact.Kind), data, n.Fact.Time), nil)
+	t.publisher.Publish(t.hub.Instances(instanceNews(n.Fact), data, n.Fact.Time), nil)
 }
 
-// instanceNews returns the kind of event for a kind of fact.
-func instanceNews(k message.Kind) event.Kind {
-	switch k { //nolint:exhaustive // The others are about a state.
+// stateOf returns the state for the event of a fact. The end of maintenance is no state: the label shows the one that is
+// left, if there is one.
+func stateOf(n instancestate.Applied) string {
+	if n.Fact.Over {
+		return n.Label
+	}
+	return n.Fact.Label
+}
+
+// instanceNews returns the kind of event for a fact.
+func instanceNews(f message.Fact) event.Kind {
+	if f.Over {
+		return event.InstanceStateChanged
+	}
+	switch f.Kind { //nolint:exhaustive // The others are about a state.
 	case message.SpotInterruption, message.CapacityReservation:
 		return event.InstanceSpotInterruption
 	case message.GroupLaunchHook, message.GroupTerminateHook:

@@ -149,6 +149,8 @@ type Applied struct {
 	LabelKey string
 	// Account and Region of the instance: those of the event, else those of its source.
 	Account, Region string
+	// Label is the value of the label after the patch; empty when the object has none.
+	Label string
 }
 
 // recordApplied counts and publishes the facts of a change that was written.
@@ -165,7 +167,7 @@ func (r *Labeler) recordApplied(ctx context.Context, key owner.Key, before seen,
 	for _, w := range c.merged {
 		r.metrics.applied.WithLabelValues(string(w.fact.Kind)).Inc()
 		if r.Publish != nil {
-			r.Publish(Applied{Fact: w.fact, Object: key, LabelKey: labelOf(key), Account: cmp.Or(w.fact.Account, w.from.account), Region: cmp.Or(w.fact.Region, w.from.region)})
+			r.Publish(Applied{Fact: w.fact, Object: key, LabelKey: labelOf(key), Label: c.label, Account: cmp.Or(w.fact.Account, w.from.account), Region: cmp.Or(w.fact.Region, w.from.region)})
 		}
 		if w.fact.Guessed {
 			continue
@@ -255,7 +257,9 @@ func remediation(f message.Fact) string {
 	case message.CapacityReservation:
 		return schema.RemediateReservation
 	case message.ScheduledChange:
-		return schema.RemediateMaintenance
+		if !f.Over {
+			return schema.RemediateMaintenance
+		}
 	case message.Rebalance:
 		return schema.RemediateRebalance
 	case message.StateChange:

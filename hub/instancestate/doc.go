@@ -14,7 +14,8 @@
 // or the fact changes nothing, and every handler has reported: those registered in this process, and
 // those in other processes that the source declares (declared.go), for a limited time. SQS keeps the
 // message while one of those is awaited; this package holds nothing for it.
-// I2: a label only moves forward, in the order of package guard.
+// I2: a label only moves forward, in the order of package guard. A scheduled change that is over
+// no longer counts: the label goes back to what else is known, or is removed.
 // I3: a message that is delivered again changes nothing.
 // I4: a panic on one message affects only that message.
 // I5: a message that is not acknowledged when the process stops stays in the queue.

@@ -101,11 +101,11 @@ func differenceOf(key owner.Key, u *unstructured.Unstructured) difference {
 	}
 	record, has := known.current()
 	switch {
-	case has && record.Label != wrote:
+	case known.Known() && record.Label != wrote:
 		return difference{wrote: wrote, ours: record.Label}
 	case !machine || polled == "" || id == "" || !drifted(i.State, polled):
 		return difference{}
-	case len(i.Notices) > 0 && alive(polled):
+	case record.Kind.Notice() && alive(polled):
 		return difference{} // The notice announces an end that has not happened yet.
 	case has && !polledAt(u).After(record.Time):
 		return difference{} // It was polled before the record, for example because CAPA is down.

@@ -1,6 +1,7 @@
 package instancestate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -25,15 +26,17 @@ import (
 
 // Reasons of Events on AWSMachines and pools.
 const (
-	ReasonStateChanged  = "InstanceStateChanged"
-	ReasonSpot          = "SpotInterruption"
-	ReasonRebalance     = "RebalanceRecommended"
-	ReasonMaintenance   = "ScheduledMaintenance"
-	ReasonScalingFailed = "ScalingActivityFailed"
-	ReasonMalformed     = "MalformedMessage"
-	ReasonForeign       = "ForeignEvent"
-	ReasonConflicting   = "ConflictingWriter"
-	ReasonDeadLetters   = "DeadLettersPresent"
+	ReasonStateChanged = "InstanceStateChanged"
+	ReasonSpot         = "SpotInterruption"
+	ReasonRebalance    = "RebalanceRecommended"
+	ReasonMaintenance  = "ScheduledMaintenance"
+	// ReasonMaintenanceEnded: a scheduled change is over, and the label no longer shows it.
+	ReasonMaintenanceEnded = "MaintenanceEnded"
+	ReasonScalingFailed    = "ScalingActivityFailed"
+	ReasonMalformed        = "MalformedMessage"
+	ReasonForeign          = "ForeignEvent"
+	ReasonConflicting      = "ConflictingWriter"
+	ReasonDeadLetters      = "DeadLettersPresent"
 	// ReasonHandlerTimeout: a handler in another process did not report an event in time.
 	ReasonHandlerTimeout = "HandlerTimeout"
 	action               = "FollowInstances"
@@ -82,6 +85,10 @@ func (t *eventRecorder) changed(ctx context.Context, key owner.Key, before seen,
 	case message.CapacityReservation:
 		severity = corev1.EventTypeWarning
 	}
+	if ended := c.ended(); ended != nil {
+		t.about(ctx, key, before, corev1.EventTypeNormal, ReasonMaintenanceEnded, func() string { return describeEnd(before, c, ended) })
+		return
+	}
 	if c.label == message.LabelLaunchFailed || c.label == message.LabelTerminateFailed {
 		severity, reason = corev1.EventTypeWarning, ReasonScalingFailed
 	}
@@ -110,13 +117,28 @@ func (t *eventRecorder) about(ctx context.Context, key owner.Key, at seen, sever
 	t.recorder.Eventf(regarding, nil, severity, reason, action, "%s%s", prefix, say())
 }
 
+// moved returns the label of a change and the one before.
+func moved(before seen, c *change) string {
+	return fmt.Sprintf("Now %s (previously %s)", cmp.Or(c.label, "without a label"), cmp.Or(before.label, "unknown"))
+}
+
+// describeEnd returns the message of a change by the end of a scheduled change.
+func describeEnd(before seen, c *change, ended *work) string {
+	f := ended.fact
+	said := fmt.Sprintf("%s: the maintenance of instance %s is over; event %s of %s", moved(before, c), f.InstanceID, f.ID, f.Time.Format(time.RFC3339))
+	if code := f.Details["eventTypeCode"]; code != "" {
+		said += ": " + code
+	}
+	return said
+}
+
 // describe returns the message of a change.
 func describe(before seen, c *change, works []work) string {
-	was := before.label
-	if was == "" {
-		was = "unknown"
+	said := moved(before, c)
+	if c.record.ID == "" {
+		return said
 	}
-	said := fmt.Sprintf("Now %s (previously %s); event %s of %s", c.label, was, c.record.ID, c.record.Time.Format(time.RFC3339))
+	said += fmt.Sprintf("; event %s of %s", c.record.ID, c.record.Time.Format(time.RFC3339))
 	for _, w := range works {
 		if w.fact.ID != c.record.ID || w.repair {
 			continue

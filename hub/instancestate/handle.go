@@ -205,6 +205,7 @@ func call(all []func()) {
 func (r *Labeler) wake(key owner.Key, u *unstructured.Unstructured) {
 	event := eventID(u.GetAnnotations())
 	if event == "" {
+		r.handlers.supersede(key, "") // Another replica may have removed it.
 		return
 	}
 	for _, wake := range r.handlers.fresh(key, event) {

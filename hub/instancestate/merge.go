@@ -56,7 +56,10 @@ func (at seen) instance() string {
 // history holds the facts that were merged into a label: a guard.Instance or guard.Group.
 type history interface {
 	merge(message.Fact) (history, bool)
+	// current returns the record that the label shows. There may be none although facts are Known:
+	// then there must be no label.
 	current() (guard.Record, bool)
+	Known() bool
 	String() string
 }
 
@@ -100,17 +103,39 @@ func historyOf(key owner.Key, annotations map[string]string) (history, error) {
 
 // change of an object's metadata.
 type change struct {
+	// label and event are removed when they are empty.
 	label, guard, event string
 	// declaration is the value of AnnotationHandlers; empty for none.
 	declaration string
-	// record is the record that the label shows; behind is its event.
+	// record is the record that the label shows, zero when there is none; behind is its event.
 	record guard.Record
 	behind EventBridgeEvent
 	// replaced is set when that event was not behind the label before; from is then its origin, if it is known.
 	replaced bool
 	from     origin
+	// fresh is set when the event behind the label is one of the works.
+	fresh bool
 	// merged are the works whose facts were not known before, nor older than another of their kind.
 	merged []work
+}
+
+// ended returns the work that ended a scheduled change, if the label has changed for that reason; else nil.
+func (c *change) ended() *work {
+	if c.fresh {
+		return nil
+	}
+	for i := range c.merged {
+		if c.merged[i].fact.Over {
+			return &c.merged[i]
+		}
+	}
+	return nil
+}
+
+// isBehind reports whether a record is that of the work's fact.
+func (w *work) isBehind(r guard.Record) bool {
+	f := w.fact
+	return !w.repair && f.ID == r.ID && f.Kind == r.Kind && f.Time.Equal(r.Time) && f.Label == r.Label && f.Over == r.Over
 }
 
 // merge merges works into the state of an object. It returns nil when nothing changes.
@@ -133,17 +158,22 @@ func merge(key owner.Key, at seen, works []work) (*change, error) {
 	}
 	record, has := known.current()
 	repairs := repair && at.label != record.Label
-	if !has || !changed && !repairs {
+	if !known.Known() || !changed && !repairs {
 		return nil, err
 	}
 	c := &change{label: record.Label, guard: known.String(), event: at.annotations[AnnotationEvent], record: record, merged: merged}
 	if had && before == record {
 		return c, err
 	}
-	c.behind, c.replaced = remembered(record), true
+	c.replaced = true
+	if !has {
+		c.event = ""
+		return c, err
+	}
+	c.behind = remembered(record)
 	for _, w := range works {
-		if f := w.fact; f.ID == record.ID && f.Kind == record.Kind && f.Time.Equal(record.Time) && f.Label == record.Label {
-			c.behind, c.from = w.event.of(f.InstanceID), w.from
+		if w.isBehind(record) {
+			c.behind, c.from, c.fresh = w.event.of(w.fact.InstanceID), w.from, true
 		}
 	}
 	raw, jsonErr := json.Marshal(c.behind)
@@ -157,7 +187,7 @@ func merge(key owner.Key, at seen, works []work) (*change, error) {
 // patch returns the merge patch of a change. Its resourceVersion makes it apply only to
 // the state that was read.
 func (c *change) patch(key owner.Key, at seen) ([]byte, error) {
-	annotations := map[string]any{AnnotationGuard: c.guard, AnnotationEvent: c.event}
+	annotations := map[string]any{AnnotationGuard: c.guard, AnnotationEvent: orNull(c.event)}
 	switch {
 	case c.declaration != "":
 		annotations[AnnotationHandlers] = c.declaration
@@ -166,9 +196,17 @@ func (c *change) patch(key owner.Key, at seen) ([]byte, error) {
 	}
 	return json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": at.resourceVersion,
-		"labels":          map[string]any{labelOf(key): c.label},
+		"labels":          map[string]any{labelOf(key): orNull(c.label)},
 		"annotations":     annotations,
 	}})
+}
+
+// orNull returns a value for a merge patch: null, which removes the key, instead of an empty text.
+func orNull(text string) any {
+	if text == "" {
+		return nil
+	}
+	return text
 }
 
 // applied returns the state of an object after a change, with the resourceVersion of the
@@ -180,6 +218,9 @@ func (c *change) applied(at seen, resourceVersion string) seen {
 		at.annotations = map[string]string{}
 	}
 	at.annotations[AnnotationGuard], at.annotations[AnnotationEvent] = c.guard, c.event
+	if c.event == "" {
+		delete(at.annotations, AnnotationEvent)
+	}
 	delete(at.annotations, AnnotationHandlers)
 	if c.declaration != "" {
 		at.annotations[AnnotationHandlers] = c.declaration

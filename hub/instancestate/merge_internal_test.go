@@ -8,6 +8,7 @@ import (
 
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
 	"github.com/capstan-hub/capstan/hub/instancestate/owner"
+	"github.com/capstan-hub/capstan/internal/capa"
 )
 
 // TestOnlyNewFactsAreMerged: a fact that is older than the label, or known, is written nowhere,
@@ -26,11 +27,11 @@ func TestOnlyNewFactsAreMerged(t *testing.T) {
 		return all
 	}
 	stopped, running, pending := at("c", "stopped", 20), at("b", "running", 10), at("a", "pending", 0)
-	c, err := merge(owner.Key{}, seen{}, []work{running, pending, stopped, stopped, {repair: true}})
+	c, err := merge(owner.Key{Kind: capa.AWSMachine}, seen{}, []work{running, pending, stopped, stopped, {repair: true}})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(c.label).To(Equal("stopped"))
 	g.Expect(ids(c.merged)).To(Equal([]string{"b", "c"}))
-	c, err = merge(owner.Key{}, seen{label: "stopped", annotations: map[string]string{AnnotationGuard: c.guard}}, []work{running, pending})
+	c, err = merge(owner.Key{Kind: capa.AWSMachine}, seen{label: "stopped", annotations: map[string]string{AnnotationGuard: c.guard}}, []work{running, pending})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(c).To(BeNil())
 }

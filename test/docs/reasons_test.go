@@ -37,7 +37,7 @@ func TestEveryReasonIsExplained(t *testing.T) {
 		})).To(Succeed())
 	}
 	g.Expect(reasons).To(And(HaveKey("ProbesFailed"), HaveKey("GetClusterError"), HaveKey("ApprovalTooLate"), HaveKey("NoMarker"), HaveKey("Unreachable"),
-		HaveKey("EventsDropped"), HaveKey("Backend not ready"), HaveKey("full"), HaveKey("no-stream"), HaveKey("resolved")))
+		HaveKey("EventsDropped"), HaveKey("Backend not ready"), HaveKey("full"), HaveKey("no-stream"), HaveKey("no-instances")))
 
 	raw, err := os.ReadFile(filepath.Join(root, "docs/troubleshooting.md"))
 	g.Expect(err).NotTo(HaveOccurred())

@@ -17,11 +17,15 @@
 //
 // The rules of an instance: the newest state wins, by time and, within one second, by
 // rank; terminated is final; a notice is valid until a newer state; the label shows the
-// valid notice of the highest rank. A group shows its newest event.
+// valid notice of the highest rank. A scheduled change has facts of its own: of each one the
+// newest counts, and one that is over hides only itself. A group shows its newest event that
+// is not over. A label that must not exist is one that nothing is known for but ends.
+//
 // A group whose object does not name it keeps the newest ARN that facts of it have named (Learn).
 //
 // Trade-offs: the time and rank of the last event alone are not enough. When a spot
 // notice hides a newer rebalance recommendation, and a state arrives that is between
 // them, the label would depend on the order. So an Instance has the newest state and, of
-// each kind of notice, the newest one that is newer than the state: at most five records.
+// each kind of notice, the newest one that is newer than the state: at most four records, and at
+// most sixteen of scheduled changes.
 package guard

@@ -49,6 +49,16 @@ func notice(t interface{ Fatal(...any) }, word string, seconds int) message.Fact
 	return decoded(t, event, "EC2 Spot Instance Interruption Warning", id+`,"instance-action":"terminate"}`, seconds)
 }
 
+// planned is a scheduled change, or its end.
+func planned(t interface{ Fatal(...any) }, change string, over bool, seconds int) message.Fact {
+	status := "upcoming"
+	if over {
+		status = "closed"
+	}
+	return decoded(t, fmt.Sprintf("%s-%t-%d", change, over, seconds), "AWS Health Event",
+		`{"service":"EC2","eventTypeCategory":"scheduledChange","eventArn":"`+change+`","statusCode":"`+status+`","affectedEntities":[{"entityValue":"i-1234567890abcdef0"}]}`, seconds)
+}
+
 var (
 	states  = []string{"pending", "running", "stopping", "stopped", "shutting-down", "terminated"}
 	notices = []string{"rebalance-recommended", "scheduled-maintenance", "spot-interruption-terminate", "capacity-reservation-interruption"}
@@ -80,6 +90,16 @@ func TestRules(t *testing.T) {
 		"also when it comes second":               {[]message.Fact{notice(t, "rebalance-recommended", 6), notice(t, "spot", 5)}, "spot-interruption-terminate"},
 		"maintenance before rebalance":            {[]message.Fact{notice(t, "scheduled-maintenance", 5), notice(t, "rebalance-recommended", 6)}, "scheduled-maintenance"},
 		"a state in between frees a later notice": {[]message.Fact{notice(t, "spot", 1), notice(t, "rebalance-recommended", 9), state(t, "running", 5)}, "rebalance-recommended"},
+		"the end of maintenance":                  {[]message.Fact{planned(t, "a", false, 5), planned(t, "a", true, 6)}, ""},
+		"in the same second":                      {[]message.Fact{planned(t, "a", true, 5), planned(t, "a", false, 5)}, ""},
+		"its late beginning":                      {[]message.Fact{planned(t, "a", true, 6), planned(t, "a", false, 5)}, ""},
+		"it begins again":                         {[]message.Fact{planned(t, "a", true, 6), planned(t, "a", false, 7)}, "scheduled-maintenance"},
+		"its end shows the state":                 {[]message.Fact{state(t, "running", 1), planned(t, "a", false, 5), planned(t, "a", true, 6)}, "running"},
+		"its end shows a lesser notice":           {[]message.Fact{notice(t, "rebalance-recommended", 4), planned(t, "a", false, 5), planned(t, "a", true, 6)}, "rebalance-recommended"},
+		"the end of another one":                  {[]message.Fact{planned(t, "a", false, 5), planned(t, "b", false, 5), planned(t, "b", true, 6)}, "scheduled-maintenance"},
+		"a newer state hides older ones":          {[]message.Fact{planned(t, "a", false, 5), planned(t, "b", true, 6), state(t, "running", 7)}, "running"},
+		"an end does not hide a spot notice":      {[]message.Fact{notice(t, "spot", 5), planned(t, "a", true, 6)}, "spot-interruption-terminate"},
+		"nothing follows the end of the instance": {[]message.Fact{state(t, "terminated", 5), planned(t, "a", true, 6)}, "terminated"},
 		"a notice of the second of a stop":        {[]message.Fact{notice(t, "spot", 5), state(t, "stopping", 5)}, "spot-interruption-terminate"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -154,11 +174,15 @@ func TestRow2AllPermutationsEndTerminated(t *testing.T) {
 func history(t *rapid.T) []message.Fact {
 	return rapid.SliceOfN(rapid.Custom(func(r *rapid.T) message.Fact {
 		at := rapid.IntRange(0, 6).Draw(r, "second")
+		if rapid.Bool().Draw(r, "planned") {
+			// More changes than are kept.
+			return planned(t, rapid.StringMatching("[a-y]").Draw(r, "change"), rapid.Bool().Draw(r, "over"), at)
+		}
 		if rapid.Bool().Draw(r, "notice") {
 			return notice(t, rapid.SampledFrom(notices).Draw(r, "word"), at)
 		}
 		return state(t, rapid.SampledFrom(states).Draw(r, "word"), at)
-	}), 1, 14).Draw(t, "history")
+	}), 1, 40).Draw(t, "history")
 }
 
 // Any permutation, duplication and interleaving of a history ends in the same label
@@ -202,7 +226,7 @@ func TestStateIsMonotonic(t *testing.T) {
 				next.State.Time.Before(now.State.Time) {
 				t.Fatalf("%s goes back to %s", now, next)
 			}
-			if f.Kind.Notice() && len(next.Notices) < len(now.Notices) {
+			if f.Kind.Notice() && (len(next.Notices) < len(now.Notices) || len(next.Changes) < len(now.Changes)) {
 				t.Fatalf("a notice takes one away: %s, %s", now, next)
 			}
 			now = next
@@ -225,7 +249,10 @@ func TestGroup(t *testing.T) {
 			t.Fatalf("%s, not %s", got, want)
 		}
 		for _, f := range facts {
-			if _, changed := got.Merge(f); changed || f.Time.After(got.Newest.Time) {
+			if _, changed := got.Merge(f); changed {
+				t.Fatalf("%s is merged twice: %s", f.ID, got)
+			}
+			if current, _ := got.Current(); !f.Over && f.Kind != message.ScheduledChange && f.Time.After(current.Time) {
 				t.Fatalf("%s is not the newest", got)
 			}
 		}
@@ -299,6 +326,21 @@ func TestParse(t *testing.T) {
 	many := strings.TrimSuffix(strings.Repeat(`{"kind":"rebalance","word":"rebalance-recommended",`+at+`,`, 1000), ",")
 	_, err := guard.ParseInstance(`{"notices":[` + many + `]}`)
 	g.Expect(err).To(HaveOccurred(), "of each kind there is one")
+	const change = `"kind":"health-scheduled-change","rank":40,"id":"1","time":"2026-01-10T10:00:00Z"`
+	const good = `{"word":"scheduled-maintenance","change":"a",` + change + `}`
+	for _, bad := range []string{
+		good + "," + good, `{"word":"no label","change":"a",` + change + `}`, `{"word":"rebalance-recommended","kind":"rebalance",` + at,
+		`{"word":"scheduled-maintenance","change":"b",` + change + `},` + good,
+	} {
+		_, err = guard.ParseInstance(`{"changes":[` + bad + `]}`)
+		g.Expect(err).To(HaveOccurred(), bad)
+		_, err = guard.ParseGroup(`{"changes":[` + bad + `]}`)
+		g.Expect(err).To(HaveOccurred(), bad)
+	}
+	_, err = guard.ParseInstance(`{"changes":[` + good + `]}`)
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = guard.ParseInstance(`{"state":{"word":"running","kind":"state-change","time":"2026-01-10T11:00:00Z","rank":20,"id":"1"},"changes":[` + good + `]}`)
+	g.Expect(err).To(HaveOccurred(), "the state is newer")
 	var i guard.Instance
 	i, err = guard.ParseInstance("")
 	g.Expect(err).NotTo(HaveOccurred())

@@ -15,8 +15,11 @@ type Instance struct {
 	ID string `json:"instance,omitempty"`
 	// State is the newest state that EC2 reported.
 	State *Record `json:"state,omitempty"`
-	// Notices that are newer than State: of each kind the newest, ordered by kind.
+	// Notices that are newer than State, but for scheduled changes: of each kind the newest,
+	// ordered by kind.
 	Notices []Record `json:"notices,omitempty"`
+	// Changes are the scheduled changes that are newer than State.
+	Changes changes `json:"changes,omitempty"`
 }
 
 // Merge merges a fact of the instance. It returns the receiver and false when the fact
@@ -40,12 +43,18 @@ func (i Instance) Merge(f message.Fact) (Instance, bool) {
 			merged.Notices = append(merged.Notices, n)
 		}
 	}
+	merged.Changes = i.Changes.only(merged.counts)
 	return merged, true
 }
 
 func (i Instance) notice(r Record) (Instance, bool) {
 	if !i.counts(r) {
 		return i, false
+	}
+	if r.Kind == message.ScheduledChange {
+		merged, changed := i.Changes.merge(r)
+		i.Changes = merged
+		return i, changed
 	}
 	at, known := slices.BinarySearchFunc(i.Notices, r.Kind, func(n Record, k message.Kind) int { return cmp.Compare(n.Kind, k) })
 	switch {
@@ -70,10 +79,10 @@ func (i Instance) Of(id string) Instance {
 	return i
 }
 
-// Outlived reports whether the instance was alive after a fact: it has started again, or
-// another instance has replaced it.
+// Outlived reports whether what a fact announces or reports has passed, and the instance is
+// alive: it has started again, another instance has replaced it, or the scheduled change is over.
 func (i Instance) Outlived(f message.Fact) bool {
-	if i.ID != f.InstanceID {
+	if i.ID != f.InstanceID || i.Changes.ended(f) {
 		return true
 	}
 	return i.State != nil && !message.Ending(i.State.Label) && age(*i.State, recordOf(f)) > 0
@@ -99,10 +108,14 @@ func stateOrder(a, b Record) int {
 	return cmp.Or(cmp.Compare(last(a), last(b)), order(a, b))
 }
 
-// Current returns the record that the label shows; false without facts.
+// Known reports whether any fact was merged. Then there is no Current if all that is known is
+// the end of scheduled changes.
+func (i Instance) Known() bool { return i.State != nil || len(i.Notices)+len(i.Changes) > 0 }
+
+// Current returns the record that the label shows; false when there is none.
 func (i Instance) Current() (Record, bool) {
-	if len(i.Notices) > 0 {
-		return slices.MaxFunc(i.Notices, func(a, b Record) int { return cmp.Or(cmp.Compare(a.Rank, b.Rank), order(a, b)) }), true
+	if notices := slices.Concat(i.Notices, i.Changes.open()); len(notices) > 0 {
+		return slices.MaxFunc(notices, func(a, b Record) int { return cmp.Or(cmp.Compare(a.Rank, b.Rank), order(a, b)) }), true
 	}
 	if i.State == nil {
 		return Record{}, false
@@ -110,7 +123,7 @@ func (i Instance) Current() (Record, bool) {
 	return *i.State, true
 }
 
-// Label returns the value of the label; empty without facts.
+// Label returns the value of the label; empty when there must be none.
 func (i Instance) Label() string {
 	current, _ := i.Current()
 	return current.Label
@@ -136,7 +149,20 @@ func ParseInstance(annotation string) (Instance, error) {
 	if !sortedByKind || twice || slices.ContainsFunc(i.Notices, func(n Record) bool { return !n.Kind.Notice() || !i.counts(n) }) {
 		return Instance{}, fmt.Errorf("annotation of an instance's events: its notices contradict each other or the state")
 	}
-	return i, nil
+	if err := i.Changes.validate(i.counts); err != nil {
+		return Instance{}, fmt.Errorf("annotation of an instance's events: %w", err)
+	}
+	return i.upgraded(), nil
+}
+
+// upgraded moves a scheduled change from Notices, where earlier versions kept it, to Changes.
+func (i Instance) upgraded() Instance {
+	at := slices.IndexFunc(i.Notices, func(n Record) bool { return n.Kind == message.ScheduledChange })
+	if at >= 0 {
+		i.Changes, _ = i.Changes.merge(i.Notices[at])
+		i.Notices = slices.Delete(i.Notices, at, at+1)
+	}
+	return i
 }
 
 func encode(v any) string {

@@ -27,10 +27,14 @@ type Record struct {
 	// not say it, and in records of earlier versions. Records of one event differ in nothing
 	// else, so that order ignores it.
 	Due time.Time `json:"due,omitzero"`
+	// Change is the scheduled change that the record is about; empty for other kinds, and in
+	// records of earlier versions. Over is set when it has ended.
+	Change string `json:"change,omitempty"`
+	Over   bool   `json:"over,omitempty"`
 }
 
 func recordOf(f message.Fact) Record {
-	return Record{Label: f.Label, Kind: f.Kind, Time: f.Time.UTC(), Rank: f.Rank, ID: f.ID, Due: f.Deadline.UTC()}
+	return Record{Label: f.Label, Kind: f.Kind, Time: f.Time.UTC(), Rank: f.Rank, ID: f.ID, Due: f.Deadline.UTC(), Change: f.Change, Over: f.Over}
 }
 
 var errLabel = errors.New("it has a value that is no valid label value")
@@ -48,5 +52,5 @@ func age(a, b Record) int {
 
 // order is age as a total order: two different records are never equal.
 func order(a, b Record) int {
-	return cmp.Or(age(a, b), cmp.Compare(a.Label, b.Label), cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))
+	return cmp.Or(age(a, b), cmp.Compare(a.Label, b.Label), cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Change, b.Change))
 }

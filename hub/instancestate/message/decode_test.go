@@ -160,12 +160,14 @@ func TestDecode(t *testing.T) {
 		"health, another category": {body: health + `{"service":"EC2","eventTypeCategory":"issue"}}`, reason: "category"},
 		"health, public":           {body: health + `{"service":"EC2","eventTypeCategory":"scheduledChange","eventScopeCode":"PUBLIC"}}`, reason: "no-instances"},
 		"health without service":   {body: health + `{}}`},
-		"health, over":             {body: health + `{"service":"EC2","eventTypeCategory":"scheduledChange","statusCode":"closed","affectedEntities":[{"entityValue":"i-0aaaaaaaaaaaaaaa1"}]}}`, reason: "resolved"},
+		"health, over":             {body: health + `{"service":"EC2","eventTypeCategory":"scheduledChange","statusCode":"closed","affectedEntities":[{"entityValue":"i-0aaaaaaaaaaaaaaa1"}]}}`, words: "end of scheduled-maintenance"},
+		"health, public and over":  {body: health + `{"service":"EC2","eventTypeCategory":"scheduledChange","statusCode":"closed","eventScopeCode":"PUBLIC"}}`, reason: "no-instances"},
+		"health, over in part":     {body: health + `{"service":"EC2","eventTypeCategory":"scheduledChange","affectedEntities":[{"entityValue":"i-0aaaaaaaaaaaaaaa1","status":"RESOLVED"},{"entityValue":"arn:aws:ec2:us-east-1:1:instance/i-0aaaaaaaaaaaaaaa1","status":"PENDING"}]}}`, words: "scheduled-maintenance"},
 		"health, mixed entities": {
 			body: health + `{"service":"EC2","eventTypeCategory":"scheduledChange","affectedEntities":[{"entityValue":"vol-1"},` +
 				`{"entityValue":"i-0aaaaaaaaaaaaaaa1","status":"RESOLVED"},{"entityValue":"i-0aaaaaaaaaaaaaaa2","statusCode":"RESOLVED"},{"entityValue":"UNKNOWN"},` +
 				`{"entityValue":"arn:aws:ec2:us-east-1:123456789012:instance/i-0aaaaaaaaaaaaaaa3"},{"entityValue":"i-0aaaaaaaaaaaaaaa3"}]}}`,
-			words: "scheduled-maintenance",
+			words: "end of scheduled-maintenance,end of scheduled-maintenance,scheduled-maintenance",
 		},
 		"warm pool": {body: scaling + `"EC2 Instance-terminate Lifecycle Action","detail":{"AutoScalingGroupName":"g","EC2InstanceId":"i-1234567890abcdef0","Destination":"WarmPool"}}`, words: "warm-pool"},
 		"launch failed, no instance": {
@@ -203,12 +205,40 @@ func TestDecode(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			var words []string
 			for _, f := range m.Facts {
+				if f.Over {
+					f.Label = "end of " + f.Label
+				}
 				words = append(words, f.Label)
 			}
 			g.Expect(strings.Join(words, ",")).To(Equal(c.words))
 			g.Expect(m.Reason).To(Equal(c.reason))
 		})
 	}
+}
+
+// The change of an event of Health is its ARN. Without one it is its type and start, and a long one is a digest.
+func TestChange(t *testing.T) {
+	g := NewWithT(t)
+	fact := func(detail string) message.Fact {
+		m, err := message.Decode(fmt.Appendf(nil, `{"source":"aws.health","detail-type":"AWS Health Event","time":"2026-01-10T10:00:00Z","detail":{"service":"EC2","eventTypeCategory":"scheduledChange",%s,`+
+			`"affectedEntities":[{"entityValue":"i-0aaaaaaaaaaaaaaa1"}]}}`, detail), sent)
+		g.Expect(err).NotTo(HaveOccurred())
+		return m.Facts[0]
+	}
+	start := `"eventTypeCode":"REBOOT","startTime":"Sat, 31 Jan 2026 02:00:00 GMT"`
+	open, end := fact(`"eventArn":"arn:aws:health:x",`+start), fact(`"eventArn":"arn:aws:health:x","statusCode":"closed",`+start)
+	g.Expect(open.Change).To(Equal("arn:aws:health:x"))
+	g.Expect(open.Over).To(BeFalse())
+	g.Expect(open.Deadline).To(Equal(time.Date(2026, 1, 31, 2, 0, 0, 0, time.UTC)))
+	g.Expect(end.Change).To(Equal(open.Change))
+	g.Expect(end.Over).To(BeTrue())
+	g.Expect(end.Deadline).To(BeZero(), "nothing is due any more")
+	g.Expect(end.Rank).To(BeNumerically(">", open.Rank))
+	g.Expect(end.Urgent()).To(BeFalse())
+	g.Expect(fact(start).Change).To(Equal("REBOOT/Sat, 31 Jan 2026 02:00:00 GMT"))
+	long := fact(`"eventArn":"` + strings.Repeat("a", 2000) + `"`).Change
+	g.Expect(len(long)).To(BeNumerically("<", 100))
+	g.Expect(fact(`"eventArn":"` + strings.Repeat("a", 2001) + `"`).Change).NotTo(Equal(long))
 }
 
 // A direct notification is converted to an EventBridge event.

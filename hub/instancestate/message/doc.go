@@ -14,6 +14,8 @@
 //
 // docs/instance-state.md describes the events and the meaning of each label value.
 //
+// The end of a scheduled change is a fact (Over), like its announcement.
+//
 // Trade-offs: an event of an unknown type is ignored. A spot notice with an unknown action
 // is still a spot notice.
 package message

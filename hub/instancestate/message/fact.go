@@ -85,6 +85,8 @@ const (
 	rankReservation = 70
 	rankRebalance   = 30
 	rankMaintenance = 40
+	// The end of a scheduled change comes after its announcement.
+	rankMaintenanceEnd = 45
 	// RankTerminated is the highest.
 	RankTerminated = 90
 )
@@ -128,6 +130,10 @@ type Fact struct {
 	GroupARN, GroupName string
 	// Deadline of a notice: when it will happen. Zero when the event has no such time.
 	Deadline time.Time
+	// Change identifies the scheduled change that the fact is about: the event of AWS Health. Over
+	// is set when it has ended; Label is then the value that no longer applies because of it.
+	Change string
+	Over   bool
 	// Details for users: short texts by name.
 	Details map[string]string
 }

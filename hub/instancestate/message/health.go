@@ -7,6 +7,7 @@ import (
 )
 
 type healthDetail struct {
+	EventARN        string `json:"eventArn"`
 	Service         string `json:"service"`
 	Category        string `json:"eventTypeCategory"`
 	TypeCode        string `json:"eventTypeCode"`
@@ -24,9 +25,34 @@ type healthDetail struct {
 }
 
 const (
+	// resolved is the status of an entity, and closed that of an event, that is over: AWS has done
+	// the scheduled change or cancelled it.
 	resolved = "RESOLVED"
 	closed   = "closed"
+	// maxChange is how many bytes of an event's ARN are kept.
+	maxChange = 256
 )
+
+// over reports whether a status of an event or entity says that it is over.
+func over(status string) bool {
+	return strings.EqualFold(status, closed) || strings.EqualFold(status, resolved)
+}
+
+// change identifies the event: by its ARN. Events without one are told apart by their type and start.
+func (h healthDetail) change() string {
+	if h.EventARN == "" {
+		return cut(h.TypeCode + "/" + h.Start)
+	}
+	return cut(h.EventARN)
+}
+
+// cut returns a text that is not too long to keep, or its digest.
+func cut(text string) string {
+	if len(text) > maxChange {
+		return digest([]byte(text))
+	}
+	return text
+}
 
 // health decodes an event of AWS Health. The envelope only has the region and account of
 // the delivery, which may be the backup region and the organization's account. The detail
@@ -43,21 +69,26 @@ func (d decoder) health(e EventBridgeEvent) (Message, error) {
 		return ignore(HealthOther, "service"), nil
 	case detail.Category != HealthCategory:
 		return ignore(HealthOther, "category"), nil
-	case strings.EqualFold(detail.StatusCode, closed) || strings.EqualFold(detail.StatusCode, resolved):
-		return ignore(ScheduledChange, "resolved"), nil
 	}
 	if err := short(detail.CommunicationID, detail.Account, detail.Region); err != nil {
 		return Message{}, err
 	}
 	var facts []Fact
-	seen := map[string]bool{}
+	seen := map[string]int{} // id of an instance → its fact
 	for _, entity := range detail.Entities {
 		id := EntityInstance(entity.Value)
-		if !instanceID.MatchString(id) || seen[id] || strings.EqualFold(entity.Status, resolved) || strings.EqualFold(entity.StatusCode, resolved) {
+		if !instanceID.MatchString(id) {
 			continue
 		}
-		seen[id] = true
-		facts = append(facts, d.maintenance(e, detail, id))
+		f := d.maintenance(e, detail, id, over(detail.StatusCode) || over(entity.Status) || over(entity.StatusCode))
+		at, again := seen[id]
+		switch {
+		case !again:
+			seen[id] = len(facts)
+			facts = append(facts, f)
+		case !f.Over:
+			facts[at] = f // A part of it is still to come.
+		}
 	}
 	if len(facts) == 0 {
 		return ignore(ScheduledChange, "no-instances"), nil
@@ -71,9 +102,12 @@ func EntityInstance(value string) string {
 	return value[strings.LastIndexByte(value, '/')+1:]
 }
 
-func (d decoder) maintenance(e EventBridgeEvent, detail healthDetail, id string) Fact {
+func (d decoder) maintenance(e EventBridgeEvent, detail healthDetail, id string, ended bool) Fact {
 	f := d.fact(e, ScheduledChange, LabelMaintenance, rankMaintenance)
-	f.InstanceID = id
+	f.InstanceID, f.Change, f.Over = id, detail.change(), ended
+	if ended {
+		f.Rank = rankMaintenanceEnd
+	}
 	if detail.Account != "" {
 		f.Account = detail.Account
 	}
@@ -86,8 +120,10 @@ func (d decoder) maintenance(e EventBridgeEvent, detail healthDetail, id string)
 	}
 	f.detail("eventTypeCode", detail.TypeCode)
 	if at, err := time.Parse(time.RFC1123, detail.Start); err == nil {
-		f.Deadline = at.UTC()
-		f.detail("start", f.Deadline.Format(time.RFC3339))
+		if !ended {
+			f.Deadline = at.UTC()
+		}
+		f.detail("start", at.UTC().Format(time.RFC3339))
 	}
 	if at, err := time.Parse(time.RFC1123, detail.End); err == nil {
 		f.detail("end", at.UTC().Format(time.RFC3339))

@@ -128,6 +128,27 @@ func TestRulesMatchTheFixtures(t *testing.T) {
 			g.Expect(by).To(BeZero(), f.File)
 		}
 	}
+	// The ends of scheduled changes come by the same rule as their beginnings.
+	raw, err = os.ReadFile(filepath.Join(fixtures, "maintenance.json"))
+	g.Expect(err).NotTo(HaveOccurred())
+	var courses []struct{ Files []string }
+	g.Expect(json.Unmarshal(raw, &courses)).To(Succeed())
+	for _, course := range courses {
+		for _, file := range course.Files {
+			body, err := os.ReadFile(filepath.Join(fixtures, file))
+			g.Expect(err).NotTo(HaveOccurred())
+			var event map[string]any
+			g.Expect(json.Unmarshal(body, &event)).To(Succeed())
+			by := 0
+			for _, rule := range rules {
+				if matches(rule["EventPattern"].(map[string]any), event) {
+					by++
+				}
+			}
+			g.Expect(by).To(Equal(1), file)
+		}
+	}
+	g.Expect(courses).NotTo(BeEmpty())
 	g.Expect(through).To(BeNumerically(">=", 10))
 	g.Expect(passed).To(BeNumerically(">=", 1))
 }
