@@ -1,6 +1,7 @@
 package instancestate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -135,15 +136,8 @@ func (r *Labeler) route(ctx context.Context, a arrival, f message.Fact, sent tim
 	if f.Guessed {
 		r.metrics.guessed.WithLabelValues(a.from.source).Inc()
 	}
-	if f.Region == "" {
-		f.Region = a.from.region // A group notifies queues of its own region only.
-	}
-	find := func() ([]owner.Object, owner.Verdict) {
-		if !a.from.takes(f.Account) {
-			return nil, owner.Foreign
-		}
-		return r.index.Find(f, r.where(ctx, a.from))
-	}
+	f = a.from.placed(f)
+	find := func() ([]owner.Object, owner.Verdict) { return a.from.find(&r.index, f, r.where(ctx, a.from)) }
 	found, verdict := find()
 	if verdict == owner.Unknown {
 		event := a.event.of(f.InstanceID)
@@ -254,20 +248,39 @@ func (from origin) takes(account string) bool {
 	return false
 }
 
+// placed returns a fact with its region: a group notifies queues of its own region only.
+func (from origin) placed(f message.Fact) message.Fact {
+	f.Region = cmp.Or(f.Region, from.region)
+	return f
+}
+
+// find returns the objects of a fact, if the source accepts its account.
+func (from origin) find(index *owner.Index, f message.Fact, where func(owner.Object) (owner.Place, bool)) ([]owner.Object, owner.Verdict) {
+	if !from.takes(f.Account) {
+		return nil, owner.Foreign
+	}
+	return index.Find(f, where)
+}
+
 // where returns a function that returns the account and region of an object, and false while
-// they cannot be read. If no role gives the account, it is the queue's own, unless the source
-// lists the accounts that it accepts.
+// they cannot be read.
 func (r *Labeler) where(ctx context.Context, from origin) func(owner.Object) (owner.Place, bool) {
 	return func(o owner.Object) (owner.Place, bool) {
 		place, err := placeOf(ctx, r.reader(o.Cluster), o)
 		if err != nil {
 			return owner.Place{}, false
 		}
-		if place.Account == "" && from.accounts == nil {
-			place.Account = from.account
-		}
-		return place, true
+		return from.place(place), true
 	}
+}
+
+// place completes the place of an object. If no role gives the account, it is the queue's own,
+// unless the source lists the accounts that it accepts.
+func (from origin) place(of owner.Place) owner.Place {
+	if of.Account == "" && from.accounts == nil {
+		of.Account = from.account
+	}
+	return of
 }
 
 // reader returns the reader of a cluster.

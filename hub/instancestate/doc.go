@@ -33,6 +33,9 @@
 // Only the leader repairs labels (drift.go). The reconciler of EventingBackends reads
 // Source and writes the status.
 //
+// Explain (explain.go) says why an object has its label, from Kubernetes objects only, and what the
+// merge of an event would change. It uses the functions of the Labeler, and has no rule of its own.
+//
 // This package only calls SQS, no other service of AWS. It annotates Machines for
 // remediation in the management cluster only. In self-managed clusters it writes only
 // labels and their annotations: the transport of a connection rejects patches of Machines.

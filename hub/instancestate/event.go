@@ -34,6 +34,9 @@ const (
 	AnnotationGuard = guard.Annotation
 	// AnnotationEvent holds the newest event behind the label.
 	AnnotationEvent = "instancestate.capstan.dev/event"
+	// AnnotationSource names the EventingBackend that delivered that event, as namespace/name. There is
+	// none if no queue delivered it, or if it is no longer known which one did.
+	AnnotationSource = "instancestate.capstan.dev/source"
 )
 
 // maxEvent is how many bytes of an event are written to an object. All annotations of an

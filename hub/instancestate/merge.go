@@ -188,6 +188,12 @@ func merge(key owner.Key, at seen, works []work) (*change, error) {
 // the state that was read.
 func (c *change) patch(key owner.Key, at seen) ([]byte, error) {
 	annotations := map[string]any{AnnotationGuard: c.guard, AnnotationEvent: orNull(c.event)}
+	if c.replaced {
+		annotations[AnnotationSource] = nil
+		if c.from.source != "" {
+			annotations[AnnotationSource] = c.from.source
+		}
+	}
 	switch {
 	case c.declaration != "":
 		annotations[AnnotationHandlers] = c.declaration

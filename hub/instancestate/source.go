@@ -71,6 +71,12 @@ func (s settings) in(home string) (region, account string) {
 	return region, account
 }
 
+// origin returns the origin of the messages of a source, as far as its configuration says it.
+func (s settings) origin(source types.NamespacedName, home string) origin {
+	region, account := s.in(home)
+	return origin{source: source.String(), accounts: s.accounts, account: account, region: region, remediate: s.remediate, declared: s.declared, handlerTimeout: s.handlerTimeout}
+}
+
 // accountIn returns the account in the URL of a queue; empty when it names none.
 func accountIn(queueURL string) string {
 	u, err := url.Parse(queueURL)
@@ -124,11 +130,9 @@ type source struct {
 func newSource(r *Labeler, of *eventingv1.EventingBackend, config schema.Config, changed func()) *source {
 	name := client.ObjectKeyFromObject(of)
 	s := settingsOf(config)
-	region, account := s.in(r.AWS.Region())
-	made := &source{
-		name: name, created: of.CreationTimestamp.Time, config: config, r: r, changed: changed,
-		origin: origin{source: name.String(), accounts: s.accounts, account: account, region: region, remediate: s.remediate, declared: s.declared, handlerTimeout: s.handlerTimeout},
-	}
+	origin := s.origin(name, r.AWS.Region())
+	region := origin.region
+	made := &source{name: name, created: of.CreationTimestamp.Time, config: config, r: r, changed: changed, origin: origin}
 	calls := sqs.NewFromConfig(r.AWS.In(region, s.role), func(o *sqs.Options) {
 		if s.endpoint != "" {
 			o.BaseEndpoint = aws.String(s.endpoint)

@@ -15,6 +15,7 @@ import (
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/explain"
+	"github.com/capstan-hub/capstan/hub/instancestate"
 	"github.com/capstan-hub/capstan/internal/capa"
 	"github.com/capstan-hub/capstan/internal/promotions"
 )
@@ -29,6 +30,9 @@ func newExplain() *cobra.Command {
 	c.AddCommand(newExplainPipeline(), newExplainBackend())
 	for _, kind := range []schema.GroupKind{capa.MachineDeployment, capa.MachineSet, capa.MachinePool} {
 		c.AddCommand(newExplainNodeGroup(kind))
+	}
+	for _, kind := range instancestate.LabelledKinds() {
+		c.AddCommand(newExplainInstance(kind))
 	}
 	return c
 }

@@ -54,18 +54,21 @@ func TestStatusAndExplain(t *testing.T) {
 	g.Expect(code).To(Equal(1))
 	g.Expect(errOut).To(ContainSubstring("does not serve kind MachineDeployment.cluster.x-k8s.io: check that it is the management cluster"))
 
-	bare.Install(t, "capstan", "cluster-api", "cluster-api-provider-aws")
+	bare.Install(t, "cluster-api", "cluster-api-provider-aws")
 	c, err := client.New(plane.Config(), client.Options{Scheme: hub.Scheme()})
 	g.Expect(err).NotTo(HaveOccurred())
+	from := &readFrom{plane, admin, c}
+	t.Run("member", from.explainMember)
+	bare.Install(t, "capstan")
 
 	code, out, errOut := command(t, admin, "status")
 	g.Expect(code).To(BeZero(), errOut)
 	g.Expect(out).To(Equal("No clusters · no promotion needs you\n\nClusters: none is used by a Pipeline\n\nPipelines: 0 (0 waiting)\n"))
 
-	from := &readFrom{plane, admin, c}
 	t.Run("pipeline", from.explainPipeline)
 	t.Run("status", from.status)
 	t.Run("machinedeployment", from.explainNodeGroup)
+	t.Run("awsmachine", from.explainInstance)
 }
 
 func (from *readFrom) explainPipeline(t *testing.T) {

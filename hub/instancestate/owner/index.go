@@ -172,7 +172,7 @@ func (x *Index) Find(f message.Fact, where func(Object) (Place, bool)) ([]Object
 			verdict = Unplaced
 			continue
 		}
-		if !foreign(place.Account, f.Account) && !foreign(place.Region, f.Region) {
+		if account, region := place.Of(f); account && region {
 			own = append(own, *o)
 		}
 	}
@@ -256,6 +256,8 @@ func PlaceOf(o *Object, where func(Object) (Place, bool)) (Place, bool) {
 	return where(*o)
 }
 
-// foreign reports whether the account or region of a fact is not that of an owner. A fact
-// without it is foreign to an owner whose value is known.
-func foreign(owner, said string) bool { return owner != "" && owner != said }
+// Of reports whether a fact is of the account and of the region of a place. A fact without one of
+// them is of another place, if that of the place is known.
+func (p Place) Of(f message.Fact) (account, region bool) {
+	return p.Account == "" || p.Account == f.Account, p.Region == "" || p.Region == f.Region
+}
