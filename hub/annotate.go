@@ -11,6 +11,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/annotator/annotation"
 	"github.com/capstan-hub/capstan/hub/annotator/capacity"
 	"github.com/capstan-hub/capstan/hub/annotator/catalogue"
+	"github.com/capstan-hub/capstan/hub/annotator/publication"
 	"github.com/capstan-hub/capstan/hub/awsconfig"
 	"github.com/capstan-hub/capstan/index"
 )
@@ -36,6 +37,9 @@ type Annotator struct {
 	Pods capacity.PodsPolicy
 	// DefaultRegion of AWS if no object names one; none if empty.
 	DefaultRegion string
+	// Namespace in which the state of the catalogue is published (package publication); it is not
+	// published if empty.
+	Namespace string
 	// Timings of the catalogue that are not zero replace the defaults.
 	Timings catalogue.Timings
 }
@@ -85,6 +89,13 @@ func addAnnotator(s *stack, o Options, name string, notify func(annotator.Report
 	local := s.manager.GetLocalManager()
 	if err := local.Add(types); err != nil {
 		return fmt.Errorf("wiring the catalogue: %w", err)
+	}
+	if o.Annotator.Namespace != "" {
+		if err := local.Add(&publication.Publisher{
+			State: types.State, Client: local.GetClient(), Namespace: o.Annotator.Namespace, Clock: o.Clock, Logger: log.WithName("publication"),
+		}); err != nil {
+			return fmt.Errorf("wiring the publication of the catalogue: %w", err)
+		}
 	}
 	return annotator.SetupWithManager(s.manager, annotator.Options{
 		Watchers:      s.watchers,

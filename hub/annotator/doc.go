@@ -7,7 +7,7 @@
 // region.go, internal/capa), decide on its values (verdict.go, node.go), merge them with the
 // values of users (package annotation), read the facts of EC2 (package catalogue), and patch
 // (write.go, internal/memberwrite). Explain (explain.go) reports the state of one group from
-// Kubernetes objects only.
+// Kubernetes objects only. Package publication publishes the state of the catalogue for users.
 //
 // # Contract
 //

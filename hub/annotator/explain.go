@@ -22,6 +22,8 @@ type Explanation struct {
 	InstanceTypes []string
 	// Region of AWS, and the kind and name of the object that names it; empty when not known.
 	Region, RegionBy string
+	// RoleARN of the calls to EC2 for the group; empty for the hub's own identity.
+	RoleARN string
 	// Values of its capacity annotations.
 	Values []annotation.Value
 	// Why, in one sentence.
@@ -41,6 +43,9 @@ func Explain(ctx context.Context, c client.Reader, group *unstructured.Unstructu
 	e.InstanceTypes, e.Region, e.RegionBy = from.made.types, from.where.Region, "an annotation, or --default-region"
 	if by := from.where.NamedBy; by != nil {
 		e.RegionBy = by.GetKind() + " " + by.GetName()
+	}
+	if role, err := roleOf(ctx, c, from.where); err == nil {
+		e.RoleARN = role.ARN
 	}
 	switch {
 	case errors.Is(err, errForeign):

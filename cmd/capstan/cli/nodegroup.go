@@ -19,6 +19,8 @@ import (
 
 	"github.com/capstan-hub/capstan/hub/annotator"
 	"github.com/capstan-hub/capstan/hub/annotator/annotation"
+	"github.com/capstan-hub/capstan/hub/annotator/catalogue"
+	"github.com/capstan-hub/capstan/hub/annotator/publication"
 )
 
 const (
@@ -35,6 +37,9 @@ var whose = map[annotation.Whose]string{
 	annotation.Changed: "changed since the hub wrote it",
 }
 
+// nodeGroupOptions are the values of flags of the hub.
+type nodeGroupOptions struct{ defaultRegion, hubNamespace string }
+
 func newExplainNodeGroup(kind schema.GroupKind) *cobra.Command {
 	var region string
 	c := &cobra.Command{
@@ -42,44 +47,69 @@ func newExplainNodeGroup(kind schema.GroupKind) *cobra.Command {
 		Short: "Explain why a " + kind.Kind + " has capacity annotations or not",
 		Long: `Explain which instance types and region a ` + kind.Kind + ` has, who wrote each of its
 capacity annotations, and in one sentence why it has them or not. The command reads the
-objects of Cluster API in the management cluster and their Events, which you need
-permission to read; it calls neither EC2 nor a workload cluster. The exit code is 0 when
+objects of Cluster API in the management cluster and their Events, and the ConfigMap
+capstan-catalogue of the hub, which you need permission to read; it calls neither EC2 nor a workload cluster. The exit code is 0 when
 there is an explanation, 1 when there is not.`,
 		Example: `  capstan explain ` + strings.ToLower(kind.Kind) + ` fleet/workers`,
 		Args:    cobra.ExactArgs(1),
 	}
 	c.Flags().StringVar(&region, "default-region", "", "value of the hub's flag --default-region")
+	home := hubNamespace(c.Flags(), "the state of its catalogue of EC2 is read there")
 	f := newClusterFlags(c)
 	c.RunE, c.ValidArgsFunction = f.explaining(func(ctx context.Context, of *cluster, key client.ObjectKey, out, errOut io.Writer) error {
-		return explainNodeGroup(ctx, of, kind, key, region, out, errOut)
+		return explainNodeGroup(ctx, of, kind, key, nodeGroupOptions{region, *home}, out, errOut)
 	}), f.oneName(kind)
 	return c
 }
 
-func explainNodeGroup(ctx context.Context, c *cluster, kind schema.GroupKind, key client.ObjectKey, defaultRegion string, out, errOut io.Writer) error {
-	doing := fmt.Sprintf("reading %s %s", kind.Kind, key)
-	served, err := c.RESTMapper().RESTMapping(kind)
+func explainNodeGroup(ctx context.Context, c *cluster, kind schema.GroupKind, key client.ObjectKey, o nodeGroupOptions, out, errOut io.Writer) error {
+	group, err := readAny(ctx, c, kind, key)
 	if err != nil {
-		return c.failed(err, access{doing: doing})
-	}
-	group := &unstructured.Unstructured{}
-	group.SetGroupVersionKind(served.GroupVersionKind)
-	switch err := c.Get(ctx, key, group); {
-	case apierrors.IsNotFound(err):
-		return fmt.Errorf("%s %s does not exist at %s: `kubectl get %s -A` lists the objects of this kind", kind.Kind, key, c.config.Host, served.Resource.GroupResource())
-	case err != nil:
-		return c.failed(err, access{doing, "get", served.Resource.GroupResource().String(), key.Namespace, "view, if that includes Cluster API's kinds"})
+		return err
 	}
 	events, err := eventsOf(ctx, c, group)
 	if err != nil {
 		// The rest is useful without them.
 		_, _ = fmt.Fprintf(errOut, "The Events of %s %s are missing: %v\n", kind.Kind, key, err)
 	}
-	e, err := annotator.Explain(ctx, c, group, defaultRegion, events)
+	e, err := annotator.Explain(ctx, c, group, o.defaultRegion, events)
 	if err != nil {
 		return fmt.Errorf("reading the objects that %s %s references: %w", kind.Kind, key, err)
 	}
-	return writeNodeGroup(out, kind.Kind+" "+key.String(), e, events)
+	return writeNodeGroup(out, kind.Kind+" "+key.String(), e, catalogueOf(ctx, c, e, o.hubNamespace, time.Now()), events)
+}
+
+// catalogueOf returns what the hub's catalogue of EC2 knows of the region of a node group; empty without
+// a region.
+func catalogueOf(ctx context.Context, c client.Reader, e annotator.Explanation, namespace string, now time.Time) string {
+	if e.Region == "" {
+		return ""
+	}
+	state, err := publication.Read(ctx, c, namespace)
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Sprintf("not known: there is no ConfigMap %s/%s; set --hub-namespace, or check that the hub runs with --annotator and has the Role capstan-catalogue", namespace, publication.Name)
+	case apierrors.IsForbidden(err):
+		return fmt.Sprintf("not known: you need the verb get on ConfigMap %s/%s", namespace, publication.Name)
+	case err != nil:
+		return fmt.Sprintf("not known: reading ConfigMap %s/%s: %v", namespace, publication.Name, err)
+	}
+	at := slices.IndexFunc(state.Regions, func(r catalogue.RegionState) bool { return r.Name == e.Region })
+	if at < 0 {
+		return "the hub has not queried the region since it leads"
+	}
+	r := state.Regions[at]
+	text := "never listed"
+	if !r.Listed.IsZero() {
+		text = fmt.Sprintf("listed %s ago, %d types", duration.HumanDuration(now.Sub(r.Listed)), r.Types)
+	}
+	for _, f := range r.Failing {
+		// The hub falls back on its own identity, which has an empty ARN.
+		if f.All || f.Role == e.RoleARN || f.Role == "" {
+			text += fmt.Sprintf("; failing for %s: %s", duration.HumanDuration(now.Sub(f.Since)), f.Message)
+		}
+	}
+	return text
 }
 
 // eventsOf returns the Events of an object, newest first.
@@ -105,7 +135,7 @@ func lastSeen(e *corev1.Event) time.Time {
 	return e.CreationTimestamp.Time
 }
 
-func writeNodeGroup(out io.Writer, name string, e annotator.Explanation, events []corev1.Event) error {
+func writeNodeGroup(out io.Writer, name string, e annotator.Explanation, catalogue string, events []corev1.Event) error {
 	b := &strings.Builder{}
 	b.WriteString(name)
 	if e.Cluster != "" {
@@ -117,6 +147,9 @@ func writeNodeGroup(out io.Writer, name string, e annotator.Explanation, events 
 	}
 	if e.Region != "" {
 		fmt.Fprintf(b, "  region   %s, by %s\n", e.Region, e.RegionBy)
+	}
+	if catalogue != "" {
+		fmt.Fprintf(b, "  catalogue of %s: %s\n", e.Region, catalogue)
 	}
 	if len(e.Values) > 0 {
 		b.WriteString("\n")
@@ -130,10 +163,7 @@ func writeNodeGroup(out io.Writer, name string, e annotator.Explanation, events 
 		}
 	}
 	fmt.Fprintf(b, "\nWhy: %s\n", e.Why)
-	for i := range events[:min(len(events), mostEvents)] {
-		event := &events[i]
-		fmt.Fprintf(b, "  %s ago  %s  %s\n", duration.HumanDuration(time.Since(lastSeen(event))), event.Reason, event.Message)
-	}
+	writeEvents(b, events)
 	_, err := io.WriteString(out, b.String())
 	return err
 }

@@ -258,6 +258,7 @@ func (s *settings) options() (hub.Options, error) {
 	if err != nil {
 		refuse(measure.EndpointFlag, "%v", err)
 	}
+	o.Annotator.Namespace = s.home()
 	o.LeaderElectionNamespace = leaseNamespace(o.Namespace)
 	if o.LeaderElect && o.LeaderElectionNamespace == "" && !s.inPod() {
 		refuse("leader-elect", "the namespace of the lease is not known outside of a pod: set %s to a namespace, such as capstan-system, or set --namespace", runtimeNamespace)

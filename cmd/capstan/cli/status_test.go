@@ -170,6 +170,8 @@ func (from *readFrom) explainNodeGroup(t *testing.T) {
 	g.Expect(explain()).To(And(ContainSubstring("  made of  m5.large\n  region   eu-west-1, by AWSCluster dev\n"),
 		ContainSubstring("Why: nothing has been written yet, and there is no Event: the hub waits for EC2's answer about m5.large in eu-west-1")))
 
+	from.catalogue(t, explain)
+
 	event := &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: "default", Name: "web.1"},
 		InvolvedObject: corev1.ObjectReference{Kind: "MachineDeployment", Namespace: "default", Name: "web", UID: group.GetUID()},

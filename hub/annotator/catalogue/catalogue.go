@@ -153,8 +153,8 @@ func (c *EC2) forgetOneLocked() {
 	close(least.forgotten)
 }
 
-// snapshot returns the state of all regions, for metrics.
-func (c *EC2) snapshot() map[string]regionSnapshot {
+// snapshot returns the state of all regions, for metrics and State.
+func (c *EC2) snapshot(now time.Time) map[string]regionSnapshot {
 	c.mu.Lock()
 	regions := make([]*region, 0, len(c.regions))
 	for _, r := range c.regions {
@@ -163,7 +163,7 @@ func (c *EC2) snapshot() map[string]regionSnapshot {
 	c.mu.Unlock()
 	all := make(map[string]regionSnapshot, len(regions))
 	for _, r := range regions {
-		all[r.name] = r.snapshot()
+		all[r.name] = r.snapshot(now)
 	}
 	return all
 }

@@ -30,7 +30,18 @@ type failure struct {
 	until time.Time
 	// wait is the length of the wait that ends then; the next one is twice as long.
 	wait time.Duration
+	// since is when the calls began to fail, and last when the last one failed.
+	since, last time.Time
 }
+
+// current reports whether the calls still fail: a call that nobody needs is not repeated, so that
+// its failure ends by time.
+func (f failure) current(t Timings, now time.Time) bool {
+	return now.Sub(f.last) <= currentWaits*(t.RetryMost+t.Call)
+}
+
+// currentWaits is for how many of the longest waits a failure counts without another one.
+const currentWaits = 2
 
 // failureLocked returns the failure that applies to a role now.
 func (r *region) failureLocked(role awsconfig.Role, now time.Time) (failure, bool) {
@@ -53,9 +64,18 @@ func (r *region) failLocked(err *Error, role awsconfig.Role, now time.Time) time
 	// Half of a wait is random, so regions that fail together are not called together.
 	retry := backoff.Policy{First: least, Max: r.timings.RetryMost, Jitter: 0.5}
 	wait := retry.Next(r.failing[b].wait)
+	since := now
+	if before, fails := r.failing[b]; fails {
+		since = before.since
+	}
 	makeRoom(r.failing, mostFailing)
 	drawn := retry.Draw(wait)
-	r.failing[b] = failure{err: err, until: now.Add(drawn), wait: wait}
+	r.failing[b] = failure{err: err, until: now.Add(drawn), wait: wait, since: since, last: now}
+	if !r.outage.current(r.timings, now) {
+		r.outage.since = now
+	}
+	r.outage.last = now
+	r.failures[err.Class]++
 	return drawn
 }
 
@@ -63,6 +83,7 @@ func (r *region) failLocked(err *Error, role awsconfig.Role, now time.Time) time
 func (r *region) recoverLocked(role awsconfig.Role) {
 	delete(r.failing, blame{everyone: true})
 	delete(r.failing, blame{role: role})
+	r.outage = failure{}
 }
 
 // refreshJitter spreads the listings of regions whose first queries came together.

@@ -11,10 +11,15 @@ var (
 		"Instance types of a region whose capacity is known.", []string{"region"}, nil)
 	unknownMetric = prometheus.NewDesc("capstan_annotator_catalogue_unknown_instance_types",
 		"Requested instance types that EC2 does not have in the region.", []string{"region"}, nil)
+	failingMetric = prometheus.NewDesc("capstan_annotator_catalogue_failing_seconds",
+		"Time since all calls to EC2 for the instance types of a region in use fail; 0 when the last one succeeded, or no call is needed.", []string{"region"}, nil)
+	failuresMetric = prometheus.NewDesc("capstan_annotator_catalogue_failures_total",
+		"Failed calls to EC2 for the instance types of a region in use, by result.", []string{"region", "result"}, nil)
 )
 
 // metrics is the collector of one catalogue. Collect creates the series by region, so none can
-// outlive its region. Calls are not counted by region, because users name regions.
+// outlive its region. Failures are counted in the region's own state, because users name regions:
+// a counter of the registry would keep the name of each.
 type metrics struct {
 	catalogue *EC2
 	calls     *prometheus.CounterVec
@@ -54,13 +59,23 @@ func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 	to <- ageMetric
 	to <- typesMetric
 	to <- unknownMetric
+	to <- failingMetric
+	to <- failuresMetric
 	m.calls.Describe(to)
 }
 
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	now := m.catalogue.clock.Now()
-	for region, s := range m.catalogue.snapshot() {
+	for region, s := range m.catalogue.snapshot(now) {
+		failing := 0.0
+		if !s.outage.IsZero() {
+			failing = now.Sub(s.outage).Seconds()
+		}
+		to <- prometheus.MustNewConstMetric(failingMetric, prometheus.GaugeValue, failing, region)
+		for class, n := range s.failures {
+			to <- prometheus.MustNewConstMetric(failuresMetric, prometheus.CounterValue, float64(n), region, results[class])
+		}
 		if s.listed.IsZero() {
 			continue
 		}

@@ -48,6 +48,10 @@ type lockedRegion struct {
 	askers map[awsconfig.Role]struct{}
 	// failing has the current failures.
 	failing map[blame]failure
+	// outage has the times of the failures since the last success, of any role.
+	outage failure
+	// failures are the numbers of failed calls, by class.
+	failures map[error]int
 	// listed is the time of the last listing, zero if none; relist is when the next one is
 	// due, and lister the role of the last one.
 	listed, relist time.Time
@@ -80,7 +84,7 @@ func newRegion(name string, timings Timings) *region {
 			known: map[string]entry{}, halves: map[string]*capacity.IncompleteError{},
 			unknown: map[demand]time.Time{}, wanted: map[demand]struct{}{},
 			askers: map[awsconfig.Role]struct{}{}, failing: map[blame]failure{},
-			round: make(chan struct{}),
+			failures: map[error]int{}, round: make(chan struct{}),
 		},
 	}
 }
@@ -197,13 +201,30 @@ func (r *region) standing() (answered bool, asked time.Time) {
 	return !r.listed.IsZero(), r.asked
 }
 
+// regionSnapshot is the state of a region at a time.
 type regionSnapshot struct {
 	known, unknown int
-	listed         time.Time
+	// listed is the time of the last listing, zero if none, and asked that of the last query.
+	listed, asked time.Time
+	// outage is since when every call fails; zero when the last one succeeded.
+	outage time.Time
+	// failures are the numbers of failed calls, by class.
+	failures map[error]int
+	// failing are the failures that last, by whom they concern.
+	failing map[blame]failure
 }
 
-func (r *region) snapshot() regionSnapshot {
+func (r *region) snapshot(now time.Time) regionSnapshot {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return regionSnapshot{known: len(r.known), unknown: len(r.unknown), listed: r.listed}
+	s := regionSnapshot{known: len(r.known), unknown: len(r.unknown), listed: r.listed, asked: r.asked, failures: maps.Clone(r.failures), failing: map[blame]failure{}}
+	if r.outage.current(r.timings, now) {
+		s.outage = r.outage.since
+	}
+	for whom, f := range r.failing {
+		if f.current(r.timings, now) {
+			s.failing[whom] = f
+		}
+	}
+	return s
 }
