@@ -48,9 +48,9 @@ func (m *managed) setDefault(id string) {
 	}
 }
 
-// policyOf returns the managed policy of a call. Policies of other accounts do not exist for
+// policyOfLocked returns the managed policy of a call. Policies of other accounts do not exist for
 // the caller.
-func (s *Service) policyOf(c *aws.Call) (*managed, *aws.Fault) {
+func (s *Service) policyOfLocked(c *aws.Call) (*managed, *aws.Fault) {
 	arn := c.Form.Get(policyARNParameter)
 	if m := s.policies[arn]; m != nil && aws.AccountOf(arn) == c.Account {
 		return m, nil
@@ -58,7 +58,7 @@ func (s *Service) policyOf(c *aws.Call) (*managed, *aws.Fault) {
 	return nil, missing("Policy %s does not exist or is not attachable.", arn)
 }
 
-func (s *Service) createPolicy(c *aws.Call) (any, *aws.Fault) {
+func (s *Service) createPolicyLocked(c *aws.Call) (any, *aws.Fault) {
 	name := c.Form.Get(policyNameParameter)
 	if !entityName.MatchString(name) {
 		return nil, bad("ValidationError", "The specified value for policyName is invalid: %s", name)
@@ -74,7 +74,7 @@ func (s *Service) createPolicy(c *aws.Call) (any, *aws.Fault) {
 	m := &managed{name: name, arn: arn, description: c.Form.Get(descriptionParameter), created: c.Server.Clock().Now()}
 	m.setDefault(m.add(d, m.created).id)
 	s.policies[arn] = m
-	return policyResult{s.described(m)}, nil
+	return policyResult{s.describedLocked(m)}, nil
 }
 
 type policyResult struct{ Policy describedPolicy }
@@ -90,16 +90,16 @@ type describedPolicy struct {
 	PermissionsBoundaryUsage int `xml:"PermissionsBoundaryUsageCount"`
 }
 
-func (s *Service) described(m *managed) describedPolicy {
+func (s *Service) describedLocked(m *managed) describedPolicy {
 	return describedPolicy{
 		PolicyName: m.name, Arn: m.arn, Path: "/", PolicyID: id("ANPA", m.arn), DefaultVersionID: m.current().id,
-		AttachmentCount: len(s.attachedTo(m)), IsAttachable: true, Description: m.description,
+		AttachmentCount: len(s.attachedToLocked(m)), IsAttachable: true, Description: m.description,
 		CreateDate: m.created.UTC().Format(time.RFC3339), UpdateDate: m.updated.UTC().Format(time.RFC3339),
 	}
 }
 
-// attachedTo returns the roles with a policy, sorted by name.
-func (s *Service) attachedTo(m *managed) []*role {
+// attachedToLocked returns the roles with a policy, sorted by name.
+func (s *Service) attachedToLocked(m *managed) []*role {
 	var roles []*role
 	for _, r := range s.roles {
 		if slices.Contains(r.attached, m.arn) {
@@ -110,12 +110,12 @@ func (s *Service) attachedTo(m *managed) []*role {
 	return roles
 }
 
-func (s *Service) getPolicy(c *aws.Call) (any, *aws.Fault) {
-	m, fault := s.policyOf(c)
+func (s *Service) getPolicyLocked(c *aws.Call) (any, *aws.Fault) {
+	m, fault := s.policyOfLocked(c)
 	if fault != nil {
 		return nil, fault
 	}
-	return policyResult{s.described(m)}, nil
+	return policyResult{s.describedLocked(m)}, nil
 }
 
 type describedVersion struct {
@@ -131,9 +131,9 @@ func (v version) described(text string) describedVersion {
 
 type versionResult struct{ PolicyVersion describedVersion }
 
-// versionOf returns the version of a managed policy that a call names.
-func (s *Service) versionOf(c *aws.Call) (*managed, version, *aws.Fault) {
-	m, fault := s.policyOf(c)
+// versionOfLocked returns the version of a managed policy that a call names.
+func (s *Service) versionOfLocked(c *aws.Call) (*managed, version, *aws.Fault) {
+	m, fault := s.policyOfLocked(c)
 	if fault != nil {
 		return nil, version{}, fault
 	}
@@ -145,16 +145,16 @@ func (s *Service) versionOf(c *aws.Call) (*managed, version, *aws.Fault) {
 	return m, m.versions[at], nil
 }
 
-func (s *Service) getPolicyVersion(c *aws.Call) (any, *aws.Fault) {
-	_, v, fault := s.versionOf(c)
+func (s *Service) getPolicyVersionLocked(c *aws.Call) (any, *aws.Fault) {
+	_, v, fault := s.versionOfLocked(c)
 	if fault != nil {
 		return nil, fault
 	}
 	return versionResult{v.described(v.text)}, nil
 }
 
-func (s *Service) listPolicyVersions(c *aws.Call) (any, *aws.Fault) {
-	m, fault := s.policyOf(c)
+func (s *Service) listPolicyVersionsLocked(c *aws.Call) (any, *aws.Fault) {
+	m, fault := s.policyOfLocked(c)
 	if fault != nil {
 		return nil, fault
 	}
@@ -168,8 +168,8 @@ func (s *Service) listPolicyVersions(c *aws.Call) (any, *aws.Fault) {
 	}{versions, false}, nil
 }
 
-func (s *Service) createPolicyVersion(c *aws.Call) (any, *aws.Fault) {
-	m, fault := s.policyOf(c)
+func (s *Service) createPolicyVersionLocked(c *aws.Call) (any, *aws.Fault) {
+	m, fault := s.policyOfLocked(c)
 	if fault != nil {
 		return nil, fault
 	}
@@ -187,8 +187,8 @@ func (s *Service) createPolicyVersion(c *aws.Call) (any, *aws.Fault) {
 	return versionResult{v.described("")}, nil
 }
 
-func (s *Service) deletePolicyVersion(c *aws.Call) (any, *aws.Fault) {
-	m, v, fault := s.versionOf(c)
+func (s *Service) deletePolicyVersionLocked(c *aws.Call) (any, *aws.Fault) {
+	m, v, fault := s.versionOfLocked(c)
 	switch {
 	case fault != nil:
 		return nil, fault
@@ -199,12 +199,12 @@ func (s *Service) deletePolicyVersion(c *aws.Call) (any, *aws.Fault) {
 	return nil, nil
 }
 
-func (s *Service) deletePolicy(c *aws.Call) (any, *aws.Fault) {
-	m, fault := s.policyOf(c)
+func (s *Service) deletePolicyLocked(c *aws.Call) (any, *aws.Fault) {
+	m, fault := s.policyOfLocked(c)
 	switch {
 	case fault != nil:
 		return nil, fault
-	case len(s.attachedTo(m)) > 0:
+	case len(s.attachedToLocked(m)) > 0:
 		return nil, conflict("DeleteConflict", "Cannot delete a policy attached to entities.")
 	case len(m.versions) > 1:
 		return nil, conflict("DeleteConflict", "This policy has more than one version. Before you delete a policy, you must delete the policy's versions. The default version is deleted with the policy.")
@@ -213,12 +213,12 @@ func (s *Service) deletePolicy(c *aws.Call) (any, *aws.Fault) {
 	return nil, nil
 }
 
-func (s *Service) attach(c *aws.Call) (any, *aws.Fault) {
-	r, fault := s.roleOf(c)
+func (s *Service) attachLocked(c *aws.Call) (any, *aws.Fault) {
+	r, fault := s.roleOfLocked(c)
 	if fault != nil {
 		return nil, fault
 	}
-	m, fault := s.policyOf(c)
+	m, fault := s.policyOfLocked(c)
 	switch {
 	case fault != nil:
 		return nil, fault
@@ -232,8 +232,8 @@ func (s *Service) attach(c *aws.Call) (any, *aws.Fault) {
 	return nil, nil
 }
 
-func (s *Service) detach(c *aws.Call) (any, *aws.Fault) {
-	r, fault := s.roleOf(c)
+func (s *Service) detachLocked(c *aws.Call) (any, *aws.Fault) {
+	r, fault := s.roleOfLocked(c)
 	if fault != nil {
 		return nil, fault
 	}
@@ -248,8 +248,8 @@ func (s *Service) detach(c *aws.Call) (any, *aws.Fault) {
 
 type attachedPolicy struct{ PolicyName, PolicyArn string }
 
-func (s *Service) listAttached(c *aws.Call) (any, *aws.Fault) {
-	r, fault := s.roleOf(c)
+func (s *Service) listAttachedLocked(c *aws.Call) (any, *aws.Fault) {
+	r, fault := s.roleOfLocked(c)
 	if fault != nil {
 		return nil, fault
 	}
@@ -268,13 +268,13 @@ type policyRole struct {
 	RoleID   string `xml:"RoleId"`
 }
 
-func (s *Service) listEntities(c *aws.Call) (any, *aws.Fault) {
-	m, fault := s.policyOf(c)
+func (s *Service) listEntitiesLocked(c *aws.Call) (any, *aws.Fault) {
+	m, fault := s.policyOfLocked(c)
 	if fault != nil {
 		return nil, fault
 	}
 	var all []policyRole
-	for _, r := range s.attachedTo(m) {
+	for _, r := range s.attachedToLocked(m) {
 		all = append(all, policyRole{r.name, id("AROA", r.arn)})
 	}
 	return struct {

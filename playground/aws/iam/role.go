@@ -39,8 +39,8 @@ func hash(text string) uint64 {
 	return h.Sum64()
 }
 
-// roleOf returns the role of a call.
-func (s *Service) roleOf(c *aws.Call) (*role, *aws.Fault) {
+// roleOfLocked returns the role of a call.
+func (s *Service) roleOfLocked(c *aws.Call) (*role, *aws.Fault) {
 	name := c.Form.Get(roleParameter)
 	if r := s.roles[roleARN(c.Account, name)]; r != nil {
 		return r, nil
@@ -48,7 +48,7 @@ func (s *Service) roleOf(c *aws.Call) (*role, *aws.Fault) {
 	return nil, missing("The role with name %s cannot be found.", name)
 }
 
-func (s *Service) createRole(c *aws.Call) (any, *aws.Fault) {
+func (s *Service) createRoleLocked(c *aws.Call) (any, *aws.Fault) {
 	name := c.Form.Get(roleParameter)
 	arn := roleARN(c.Account, name)
 	if !entityName.MatchString(name) || len(name) > maxRoleName {
@@ -103,16 +103,16 @@ func (r *role) described() describedRole {
 	}
 }
 
-func (s *Service) getRole(c *aws.Call) (any, *aws.Fault) {
-	r, fault := s.roleOf(c)
+func (s *Service) getRoleLocked(c *aws.Call) (any, *aws.Fault) {
+	r, fault := s.roleOfLocked(c)
 	if fault != nil {
 		return nil, fault
 	}
 	return roleResult{r.described()}, nil
 }
 
-func (s *Service) updateRole(c *aws.Call) (any, *aws.Fault) {
-	r, fault := s.roleOf(c)
+func (s *Service) updateRoleLocked(c *aws.Call) (any, *aws.Fault) {
+	r, fault := s.roleOfLocked(c)
 	if fault == nil {
 		fault = r.setSession(c)
 	}
@@ -125,8 +125,8 @@ func (s *Service) updateRole(c *aws.Call) (any, *aws.Fault) {
 	return nil, nil
 }
 
-func (s *Service) updateTrust(c *aws.Call) (any, *aws.Fault) {
-	r, fault := s.roleOf(c)
+func (s *Service) updateTrustLocked(c *aws.Call) (any, *aws.Fault) {
+	r, fault := s.roleOfLocked(c)
 	if fault != nil {
 		return nil, fault
 	}
@@ -138,8 +138,8 @@ func (s *Service) updateTrust(c *aws.Call) (any, *aws.Fault) {
 	return nil, nil
 }
 
-func (s *Service) deleteRole(c *aws.Call) (any, *aws.Fault) {
-	r, fault := s.roleOf(c)
+func (s *Service) deleteRoleLocked(c *aws.Call) (any, *aws.Fault) {
+	r, fault := s.roleOfLocked(c)
 	switch {
 	case fault != nil:
 		return nil, fault
@@ -152,8 +152,8 @@ func (s *Service) deleteRole(c *aws.Call) (any, *aws.Fault) {
 	return nil, nil
 }
 
-func (s *Service) putRolePolicy(c *aws.Call) (any, *aws.Fault) {
-	r, fault := s.roleOf(c)
+func (s *Service) putRolePolicyLocked(c *aws.Call) (any, *aws.Fault) {
+	r, fault := s.roleOfLocked(c)
 	if fault != nil {
 		return nil, fault
 	}
@@ -169,9 +169,9 @@ func (s *Service) putRolePolicy(c *aws.Call) (any, *aws.Fault) {
 	return nil, nil
 }
 
-// inlineOf returns the policy of a role that a call names.
-func (s *Service) inlineOf(c *aws.Call) (*role, document, *aws.Fault) {
-	r, fault := s.roleOf(c)
+// inlineOfLocked returns the policy of a role that a call names.
+func (s *Service) inlineOfLocked(c *aws.Call) (*role, document, *aws.Fault) {
+	r, fault := s.roleOfLocked(c)
 	if fault != nil {
 		return nil, document{}, fault
 	}
@@ -183,16 +183,16 @@ func (s *Service) inlineOf(c *aws.Call) (*role, document, *aws.Fault) {
 	return r, d, nil
 }
 
-func (s *Service) getRolePolicy(c *aws.Call) (any, *aws.Fault) {
-	r, d, fault := s.inlineOf(c)
+func (s *Service) getRolePolicyLocked(c *aws.Call) (any, *aws.Fault) {
+	r, d, fault := s.inlineOfLocked(c)
 	if fault != nil {
 		return nil, fault
 	}
 	return struct{ RoleName, PolicyName, PolicyDocument string }{r.name, c.Form.Get(policyNameParameter), url.PathEscape(d.text)}, nil
 }
 
-func (s *Service) deleteRolePolicy(c *aws.Call) (any, *aws.Fault) {
-	r, _, fault := s.inlineOf(c)
+func (s *Service) deleteRolePolicyLocked(c *aws.Call) (any, *aws.Fault) {
+	r, _, fault := s.inlineOfLocked(c)
 	if fault != nil {
 		return nil, fault
 	}
@@ -200,8 +200,8 @@ func (s *Service) deleteRolePolicy(c *aws.Call) (any, *aws.Fault) {
 	return nil, nil
 }
 
-func (s *Service) listRolePolicies(c *aws.Call) (any, *aws.Fault) {
-	r, fault := s.roleOf(c)
+func (s *Service) listRolePoliciesLocked(c *aws.Call) (any, *aws.Fault) {
+	r, fault := s.roleOfLocked(c)
 	if fault != nil {
 		return nil, fault
 	}
