@@ -143,29 +143,34 @@ func tagsOf(p map[string]any) (map[string]string, error) {
 var queuePolicyKind = kind{
 	properties: map[string]bool{"Queues": false, documentKey: false},
 	create: func(ctx context.Context, w *worker, logical string, p map[string]any) (string, error) {
-		physical := w.name(logical, policyResource)
-		return physical, setQueuePolicy(ctx, w, p, nil)
+		changed, err := setQueuePolicy(ctx, w, p, nil)
+		if !changed {
+			return "", err
+		}
+		return w.name(logical, policyResource), err
 	},
 	update: func(ctx context.Context, w *worker, _ string, before, p map[string]any) error {
-		return setQueuePolicy(ctx, w, p, before)
+		_, err := setQueuePolicy(ctx, w, p, before)
+		return err
 	},
 	remove: func(ctx context.Context, w *worker, _ string, p map[string]any) error {
-		return setQueuePolicy(ctx, w, nil, p)
+		_, err := setQueuePolicy(ctx, w, nil, p)
+		return err
 	},
 }
 
 // setQueuePolicy sets the policies of the queues in p, and removes those of the queues that
-// are only in before.
-func setQueuePolicy(ctx context.Context, w *worker, p, before map[string]any) error {
+// are only in before. It reports whether it changed a queue.
+func setQueuePolicy(ctx context.Context, w *worker, p, before map[string]any) (changed bool, err error) {
 	var old, in struct {
 		Queues         []string
 		PolicyDocument any
 	}
 	if err := into(before, &old); err != nil {
-		return err
+		return false, err
 	}
 	if err := into(p, &in); err != nil {
-		return err
+		return false, err
 	}
 	set := func(url, policy string) error {
 		_, err := w.queues.SetQueueAttributes(ctx, &sqsapi.SetQueueAttributesInput{QueueUrl: sdk.String(url), Attributes: map[string]string{"Policy": policy}})
@@ -173,13 +178,15 @@ func setQueuePolicy(ctx context.Context, w *worker, p, before map[string]any) er
 	}
 	for _, url := range in.Queues {
 		if err := set(url, text(in.PolicyDocument)); err != nil {
-			return err
+			return changed, err
 		}
+		changed = true
 	}
 	for _, url := range without(old.Queues, in.Queues) {
 		if err := ignoreMissing(set(url, "")); err != nil {
-			return err
+			return changed, err
 		}
+		changed = true
 	}
-	return nil
+	return changed, nil
 }
