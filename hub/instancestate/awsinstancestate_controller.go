@@ -120,6 +120,10 @@ const keepUnknown = owner.DefaultTTL
 // them: received is settled when all facts are done.
 func (r *Labeler) processMessage(ctx context.Context, from origin, m message.Message, sent time.Time, received delivery) {
 	r.metrics.received.WithLabelValues(from.source, string(m.Kind)).Inc()
+	if m.TestID != "" {
+		r.test(from, m, sent, received)
+		return
+	}
 	if m.Disposition == message.Ignore {
 		r.metrics.ignored.WithLabelValues(from.source, m.Reason).Inc()
 		received.Ack()

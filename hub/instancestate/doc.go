@@ -30,7 +30,7 @@
 // All of it runs on every replica: the guard and the resourceVersion in each patch make
 // that safe, and a label does not wait for a leader election. Only the leader reads
 // self-managed clusters; a standby releases events of objects that it does not know.
-// Only the leader repairs labels (drift.go). The reconciler of EventingBackends reads
+// Only the leader repairs labels (drift.go), and records test events (testevent.go). The reconciler of EventingBackends reads
 // Source and writes the status.
 //
 // Explain (explain.go) says why an object has its label, from Kubernetes objects only, and what the

@@ -124,6 +124,9 @@ type source struct {
 	// the last one of them.
 	lost int64
 	last eventingv1.GivenUp
+	// tested is the last test event, and testedAt when it was received; nil before the first one.
+	tested   *eventingv1.ReceivedTest
+	testedAt time.Time
 }
 
 // newSource returns a source whose consumer does not run yet.
@@ -216,11 +219,11 @@ func (s *source) newLetters() int {
 // takeOver continues the counts of the source that it replaces.
 func (s *source) takeOver(old *source) {
 	old.mu.Lock()
-	lost, last := old.lost, old.last
+	lost, last, tested, testedAt := old.lost, old.last, old.tested, old.testedAt
 	old.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lost, s.last = s.lost+lost, last
+	s.lost, s.last, s.tested, s.testedAt = s.lost+lost, last, tested, testedAt
 }
 
 // gaveUp counts a message that is deleted without an effect.
@@ -251,6 +254,7 @@ func (s *source) delivery() eventingv1.Delivery {
 		last := s.last
 		d.LastGivenUp = &last
 	}
+	d.LastTest = s.tested.DeepCopy()
 	return d
 }
 

@@ -91,7 +91,7 @@ type ValidationError struct {
 
 // Delivery is the state of the events of a backend on the replica that leads: of the queue that a
 // source reads, or of the events that wait to be published. It is written when it has changed, at
-// most once a minute.
+// most once a minute, but for a test.
 type Delivery struct {
 	// Waiting is the number of events that wait: in the queue of a source, as SQS last counted
 	// them, or in the hub.
@@ -127,6 +127,28 @@ type Delivery struct {
 	// LastGivenUp is the last one of them.
 	// +optional
 	LastGivenUp *GivenUp `json:"lastGivenUp,omitempty"`
+
+	// LastTest is the last test event of capstan aws-eventing check that a source received. It is
+	// written at once.
+	// +optional
+	LastTest *ReceivedTest `json:"lastTest,omitempty"`
+}
+
+// ReceivedTest is a test event that arrived in the queue of a source.
+type ReceivedTest struct {
+	// ID is the random id that the sender chose.
+	ID string `json:"id"`
+
+	// Account and region from which it was sent.
+	Account string `json:"account"`
+	Region  string `json:"region"`
+
+	// Received is when the hub received it.
+	Received metav1.Time `json:"received"`
+
+	// Note says that the source does not accept other events of this account.
+	// +optional
+	Note string `json:"note,omitempty"`
 }
 
 // GivenUp says when and why an event was given up.

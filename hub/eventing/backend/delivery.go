@@ -33,7 +33,7 @@ func published(s publisher.Status) eventingv1.Delivery {
 // delivery returns the state of the events for the status; now is nil when there is none. What other
 // processes have given up, and what the status says of the last success and of the last event that
 // was given up, stays unless this process knows of a later one. The state in the status is returned
-// while it must not be written again.
+// while it must not be written again. A test is written at once.
 func (e *entry) delivery(before, now *eventingv1.Delivery, at time.Time, every time.Duration) *eventingv1.Delivery {
 	first := before == nil
 	switch {
@@ -58,8 +58,11 @@ func (e *entry) delivery(before, now *eventingv1.Delivery, at time.Time, every t
 	if last := before.LastGivenUp; last != nil && (next.LastGivenUp == nil || last.Time.After(next.LastGivenUp.Time.Time)) {
 		next.LastGivenUp = last
 	}
-	if first {
-		return &next
+	if next.LastTest == nil {
+		next.LastTest = before.LastTest
+	}
+	if first || next.LastTest != nil && (before.LastTest == nil || before.LastTest.ID != next.LastTest.ID) {
+		return &next // The sender of a test waits for it.
 	}
 	if e.deliveryWritten.IsZero() { // Another leader may just have written it.
 		e.deliveryWritten = at

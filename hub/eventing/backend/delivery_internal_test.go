@@ -61,3 +61,26 @@ func TestDeliveryIsWrittenRarely(t *testing.T) {
 	g.Expect(*next).To(Equal(eventingv1.Delivery{LastSuccess: at(2 * time.Minute), GivenUp: 6, LastGivenUp: status.LastGivenUp}), "nothing else is known without a connection")
 	g.Expect(losses(&eventingv1.Delivery{})).To(BeEmpty())
 }
+
+// A test event is written at once, because its sender waits; once, and the next leader keeps it.
+func TestATestIsWrittenAtOnce(t *testing.T) {
+	g := NewWithT(t)
+	now := time.Date(2026, 1, 10, 10, 0, 0, 0, time.UTC)
+	with := func(id string) *eventingv1.Delivery {
+		return &eventingv1.Delivery{Waiting: 1, LastTest: &eventingv1.ReceivedTest{ID: id, Received: metav1.NewTime(now)}}
+	}
+	status := &eventingv1.Delivery{}
+	e := &entry{deliveryWritten: now, counting: true}
+	g.Expect(e.delivery(status, &eventingv1.Delivery{Waiting: 1}, now, time.Minute)).To(BeIdenticalTo(status))
+	status = e.delivery(status, with("a"), now.Add(time.Second), time.Minute)
+	g.Expect(status.LastTest).To(HaveField("ID", "a"))
+	e.deliveryWritten = now.Add(time.Second)
+	g.Expect(e.delivery(status, with("a"), now.Add(2*time.Second), time.Minute)).To(BeIdenticalTo(status))
+	status = e.delivery(status, with("b"), now.Add(2*time.Second), time.Minute)
+	g.Expect(status.LastTest).To(HaveField("ID", "b"))
+
+	next := &entry{deliveryWritten: now}
+	status = next.delivery(status, &eventingv1.Delivery{Waiting: 5}, now.Add(time.Hour), time.Minute)
+	g.Expect(status.Waiting).To(BeEquivalentTo(5))
+	g.Expect(status.LastTest).To(HaveField("ID", "b"))
+}

@@ -34,6 +34,8 @@ type Message struct {
 	Facts []Fact
 	// Test is set for Auto Scaling's test of a new notification target.
 	Test bool
+	// TestID is the id of a test event of `capstan aws-eventing check`; empty for other messages.
+	TestID string
 }
 
 // ErrMalformed is wrapped by every error of Decode: the body can never be decoded.
@@ -174,6 +176,9 @@ var readers = map[string]map[string]func(decoder, EventBridgeEvent) (Message, er
 	},
 	"aws.health": {
 		"AWS Health Event": decoder.health,
+	},
+	TestSource: {
+		TestDetailType: decoder.test,
 	},
 	"aws.autoscaling": {
 		detailLaunchHook:                      decoder.hook,

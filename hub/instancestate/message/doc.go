@@ -12,6 +12,8 @@
 // which have several formats; the ARN of a group is used whole, as a key. Facts have valid
 // label values. Free text of AWS is cut, and only used in Details.
 //
+// A test event of `capstan aws-eventing check` is a message to ignore, with an id.
+//
 // docs/instance-state.md describes the events and the meaning of each label value.
 //
 // The end of a scheduled change is a fact (Over), like its announcement.

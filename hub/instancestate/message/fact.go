@@ -20,6 +20,7 @@ const (
 	GroupTerminateHook   Kind = "asg-terminate-lifecycle"
 	GroupActivity        Kind = "asg-activity"
 	GroupTest            Kind = "asg-test"
+	CapstanTest          Kind = "capstan-test"
 	Ignored              Kind = "ignored"
 	Malformed            Kind = "malformed"
 	maxDetail                 = 256
@@ -45,7 +46,7 @@ func (k Kind) Title() string {
 		return "Termination lifecycle hook"
 	case GroupActivity:
 		return "Scaling activity"
-	case HealthOther, GroupTest, Ignored, Malformed: // They change no label.
+	case HealthOther, GroupTest, CapstanTest, Ignored, Malformed: // They change no label.
 	}
 	return string(k)
 }

@@ -1,7 +1,8 @@
 // Package provision writes the CloudFormation templates of a source: the queue with its
 // policies, and the rules that send events to it.
 //
-// Purpose: it implements `capstan aws-eventing print`. The hub itself creates nothing in
+// Purpose: it implements `capstan aws-eventing print`, and gives the other commands of
+// aws-eventing their templates and expected values (Set). The hub itself creates nothing in
 // AWS, and has no permission to.
 //
 // Contract: Hub and Member are pure functions of their Options: they always return the

@@ -38,17 +38,17 @@ const (
 	roleMiddle = "-events-"
 )
 
-// Logical names in the templates.
+// Logical names in the templates. The exported ones have names that AWS generates.
 const (
-	logicalQueue       = "Queue"
-	logicalQueuePolicy = "QueuePolicy"
-	logicalDead        = "DeadLetterQueue"
-	logicalDeadPolicy  = "DeadLetterQueuePolicy"
-	logicalConsume     = "ConsumerPolicy"
-	logicalConsumer    = "ConsumerRole"
-	logicalSend        = "EventsRole"
-	logicalInstances   = "InstanceRule"
-	logicalHealth      = "HealthRule"
+	logicalQueue          = "Queue"
+	logicalQueuePolicy    = "QueuePolicy"
+	logicalDead           = "DeadLetterQueue"
+	logicalDeadPolicy     = "DeadLetterQueuePolicy"
+	LogicalConsumerPolicy = "ConsumerPolicy"
+	LogicalConsumerRole   = "ConsumerRole"
+	logicalSend           = "EventsRole"
+	logicalInstances      = "InstanceRule"
+	logicalHealth         = "HealthRule"
 )
 
 const (
@@ -61,9 +61,17 @@ const (
 // Hub returns the template of the account with the queue, for each region. Errors: of
 // class ErrInvalid.
 func Hub(o Options) ([]byte, error) {
-	o, err := o.complete()
+	t, err := hub(o)
 	if err != nil {
 		return nil, err
+	}
+	return t.write("# Deploy this to each region of the account that has the queue.\n")
+}
+
+func hub(o Options) (template, error) {
+	o, err := o.complete()
+	if err != nil {
+		return template{}, err
 	}
 	t := template{
 		Version:     templateVersion,
@@ -84,7 +92,7 @@ func Hub(o Options) ([]byte, error) {
 			logicalDeadPolicy: {Type: "AWS::SQS::QueuePolicy", Properties: queuePolicy{
 				[]any{ref(logicalDead)}, policy(o.ownRules(logicalDead), onlyTLS(logicalDead)),
 			}},
-			logicalConsume: {Type: "AWS::IAM::ManagedPolicy", Properties: managedPolicy{
+			LogicalConsumerPolicy: {Type: "AWS::IAM::ManagedPolicy", Properties: managedPolicy{
 				// A change of this text makes CloudFormation replace the policy: the ARN would change.
 				Description:    "What the hub of Capstan needs to read the queue " + o.Name + ".",
 				PolicyDocument: consume(), Roles: o.hubRoles(),
@@ -94,23 +102,31 @@ func Hub(o Options) ([]byte, error) {
 			"QueueUrl":           {"For queueUrl of the EventingBackend.", ref(logicalQueue)},
 			"QueueArn":           {"The queue that the rules of members send to.", arnOf(logicalQueue)},
 			"DeadLetterQueueUrl": {"The queue of messages that could not be decoded, and of events that the rules of this account could not send.", ref(logicalDead)},
-			"ConsumerPolicyArn":  {"The permissions of a consumer, for the role of the hub.", ref(logicalConsume)},
+			"ConsumerPolicyArn":  {"The permissions of a consumer, for the role of the hub.", ref(LogicalConsumerPolicy)},
 		},
 	}
 	if o.AssumedBy != "" {
-		t.Resources[logicalConsumer] = resource{Type: "AWS::IAM::Role", Properties: role{
+		t.Resources[LogicalConsumerRole] = resource{Type: "AWS::IAM::Role", Properties: role{
 			Description: "Reads the queue " + o.Name + " for the Capstan hub.", AssumeRolePolicyDocument: o.trust(),
-			ManagedPolicyArns: []any{ref(logicalConsume)},
+			ManagedPolicyArns: []any{ref(LogicalConsumerPolicy)},
 		}}
-		t.Outputs["ConsumerRoleArn"] = output{"For roleArn of the EventingBackend.", arnOf(logicalConsumer)}
+		t.Outputs["ConsumerRoleArn"] = output{"For roleArn of the EventingBackend.", arnOf(LogicalConsumerRole)}
 	}
 	o.addRules(t, arnOf(logicalQueue), nil, logicalQueuePolicy, logicalDeadPolicy)
-	return t.write("# Deploy this to each region of the account that has the queue.\n")
+	return t, nil
 }
 
 // Member returns the template of an account that sends events to the queue of another
 // account, for each region. Errors: of class ErrInvalid.
 func Member(o Options, hub string) ([]byte, error) {
+	t, err := member(o, hub)
+	if err != nil {
+		return nil, err
+	}
+	return t.write("# Deploy this to each region of each member; the account " + hub + " has the queue.\n")
+}
+
+func member(o Options, hub string) (template, error) {
 	o, err := o.complete()
 	if err == nil && !accounts.MatchString(hub) {
 		err = fmt.Errorf("%w: --member-of: %q is not an account id of 12 digits", ErrInvalid, hub)
@@ -119,7 +135,7 @@ func Member(o Options, hub string) ([]byte, error) {
 		err = fmt.Errorf("%w: --member-of: members have no queue; remove --members, --organization, --hub-role and --assumed-by, which are for the account with the queue", ErrInvalid)
 	}
 	if err != nil {
-		return nil, err
+		return template{}, err
 	}
 	target := sub(queueARN(hub, o.Name))
 	t := template{
@@ -146,7 +162,7 @@ func Member(o Options, hub string) ([]byte, error) {
 		},
 	}
 	o.addRules(t, target, arnOf(logicalSend), logicalDeadPolicy)
-	return t.write("# Deploy this to each region of each member; the account " + hub + " has the queue.\n")
+	return t, nil
 }
 
 // addRules adds the rules of an account and region: one for sources whose types are read
@@ -165,7 +181,7 @@ func (o Options) addRules(t template, queue, role any, after ...string) {
 			Targets: []target{{ID: "capstan", Arn: queue, RoleArn: role, DeadLetterConfig: deadLetter{arnOf(logicalDead)}}},
 		}}
 	}
-	add(logicalInstances, instancesSuffix, "States and interruptions of instances, and activities of Auto Scaling groups, for Capstan.",
+	add(logicalInstances, instancesSuffix, "States and interruptions of instances, activities of Auto Scaling groups, and test events, for Capstan.",
 		pattern{Source: sources, DetailType: others})
 	add(logicalHealth, healthSuffix, "Scheduled maintenance of instances, for Capstan.", pattern{
 		Source: []string{sourceHealth}, DetailType: types[sourceHealth],
