@@ -1,0 +1,72 @@
+package awsset
+
+import (
+	"encoding/json"
+	"net/url"
+	"strings"
+
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
+)
+
+// Reads reports whether an EventingBackend reads the queue of the target. A queueName without
+// region or account counts: they are then those of the hub.
+func (t *Target) Reads(b *eventingv1.EventingBackend) bool {
+	if !b.Spec.IsSource() {
+		return false
+	}
+	name := t.options.name()
+	if queue := configOf(b, "queueUrl"); queue != "" {
+		u, err := url.Parse(queue)
+		if err != nil || !strings.HasSuffix(u.Path, "/"+t.QueueAccount+"/"+name) {
+			return false
+		}
+		host := strings.Split(u.Hostname(), ".")
+		region := configOf(b, "region")
+		if len(host) > 2 && host[0] == "sqs" && region == "" {
+			region = host[1]
+		}
+		return region == "" || region == t.Region
+	}
+	if configOf(b, "queueName") != name {
+		return false
+	}
+	if region := configOf(b, "region"); region != "" && region != t.Region {
+		return false
+	}
+	owner := configOf(b, "queueOwnerAccountId")
+	if role := strings.Split(configOf(b, "roleArn"), ":"); owner == "" && len(role) > 4 {
+		owner = role[4]
+	}
+	return owner == "" || owner == t.QueueAccount
+}
+
+// configOf returns the text of a key of a configuration; empty if it is not set.
+func configOf(b *eventingv1.EventingBackend, key string) string {
+	for _, entry := range b.Spec.Config {
+		var text string
+		if value, set := entry[key]; set && json.Unmarshal(value.Raw, &text) == nil {
+			return text
+		}
+	}
+	return ""
+}
+
+// Manifest returns an EventingBackend for the queue of the target.
+func (t *Target) Manifest() string {
+	domain := "amazonaws.com"
+	if t.Partition == "aws-cn" {
+		domain = "amazonaws.com.cn"
+	}
+	return `apiVersion: eventing.kyma-project.io/v1alpha1
+kind: EventingBackend
+metadata:
+  namespace: capstan-system
+  name: instances-` + t.Region + `
+  labels:
+    kyma-project.io/eventing: backend
+spec:
+  type: sqs
+  config:
+  - role: source
+  - queueUrl: https://sqs.` + t.Region + "." + domain + "/" + t.QueueAccount + "/" + t.options.name() + "\n"
+}
