@@ -88,6 +88,9 @@ func (c *Consumer) receive(ctx context.Context, wait time.Duration) (int, error)
 	return len(messages), err
 }
 
+// longestWait of a receive: the maximum of SQS.
+const longestWait = 20 * time.Second
+
 // fetch calls SQS for messages.
 func (c *Consumer) fetch(wait time.Duration) ([]types.Message, error) {
 	url, err := c.resolve(c.reading)
@@ -104,7 +107,12 @@ func (c *Consumer) fetch(wait time.Duration) ([]types.Message, error) {
 			return nil, err
 		}
 	}
-	call, cancel := context.WithTimeout(c.reading, wait+callTimeout)
+	limit := wait
+	if wait == 0 {
+		// The SDK does not send 0, and SQS then waits for as long as the queue's own attribute says.
+		limit = longestWait
+	}
+	call, cancel := context.WithTimeout(c.reading, limit+callTimeout)
 	defer cancel()
 	asked := c.Clock.Now()
 	out, err := c.Client.ReceiveMessage(call, &sqs.ReceiveMessageInput{
