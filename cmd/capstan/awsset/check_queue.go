@@ -73,11 +73,11 @@ func (c *checker) queue(ctx context.Context, q provision.Resource, policy any) {
 
 // letters warns of messages in a dead-letter queue. The queue of the hub has others all the time.
 func (c *checker) letters(q provision.Resource, attributes map[string]string) {
-	n := attributes[string(types.QueueAttributeNameApproximateNumberOfMessages)]
-	if q.Name == c.options.name() || n == "" || n == "0" {
+	n := count(attributes)
+	if q.Name == c.options.name() || n == 0 {
 		return
 	}
-	c.add("queue "+q.Name+" messages", Wrong, n+" dead letters",
+	c.add("queue "+q.Name+" messages", Wrong, strconv.Itoa(n)+" dead letters",
 		"aws sqs receive-message --region="+c.Region+" --queue-url="+c.found[q.Name]+" --message-attribute-names=All --visibility-timeout=0")
 }
 

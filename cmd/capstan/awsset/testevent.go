@@ -155,15 +155,16 @@ func (t *Target) lost(ctx context.Context, id string, backends []eventingv1.Even
 }
 
 // buried returns why EventBridge put an event into a dead-letter queue; empty if it is not there, or
-// the queue cannot be read. The messages stay visible.
+// the queue cannot be read. The messages are hidden for a second.
 func (t *Target) buried(ctx context.Context, queue, id string) string {
 	url, err := t.sqs.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: &queue})
 	if err != nil {
 		return ""
 	}
-	const most, receives = 10, 5
+	// The SDK does not send 0.
+	const most, receives, hidden = 10, 5, 1
 	for range receives {
-		out, err := t.sqs.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: url.QueueUrl, MaxNumberOfMessages: most, MessageAttributeNames: []string{"All"}, VisibilityTimeout: 0})
+		out, err := t.sqs.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: url.QueueUrl, MaxNumberOfMessages: most, MessageAttributeNames: []string{"All"}, VisibilityTimeout: hidden})
 		if err != nil {
 			return ""
 		}
