@@ -138,7 +138,7 @@ func (x *explaining) describe(ctx context.Context) {
 	if x.object.ClusterName != "" {
 		x.Cluster = key.Namespace + "/" + x.object.ClusterName
 	}
-	if key.Pool {
+	if key.Pool() {
 		x.Group = x.object.GroupName
 		if x.object.GroupARN != "" {
 			x.Group = x.object.GroupARN
@@ -151,9 +151,7 @@ func (x *explaining) describe(ctx context.Context) {
 	case instance:
 		x.Held = known.Held()
 	case group:
-		if known.Newest != nil {
-			x.Held = []guard.Held{{Record: *known.Newest}}
-		}
+		x.Held = known.Held()
 	}
 	d := declarationOf(x.annotations)
 	declared := d.Handlers
@@ -216,7 +214,7 @@ func (x *explaining) why() string {
 // next returns which events change a label that shows a record.
 func (x *explaining) next(record guard.Record) string {
 	switch {
-	case x.object.Pool:
+	case x.object.Pool():
 		return " A newer event of the group changes the label."
 	case record.Label == message.LabelTerminated:
 		return " That is final for this instance."
@@ -257,7 +255,7 @@ func (x *explaining) unlabelled() string {
 
 // difference of the label from what it should be, by the rules of drift.
 func (x *explaining) difference() difference {
-	kind, _ := Kind(kindOf(x.object.Key))
+	kind, _ := Kind(x.object.Key.Kind)
 	reduced, err := kind.Reduce(x.whole)
 	if u, ok := reduced.(*unstructured.Unstructured); ok && err == nil {
 		return differenceOf(x.object.Key, u)

@@ -67,7 +67,7 @@ func (x *explaining) consider(ctx context.Context, body []byte) []string {
 func (x *explaining) index(ctx context.Context) (index *owner.Index, notes []string) {
 	index = &owner.Index{}
 	index.Set(x.object)
-	if !x.object.Pool {
+	if !x.object.Pool() {
 		return index, nil
 	}
 	for _, kind := range labelled() {
@@ -117,7 +117,7 @@ func (x *explaining) effect(ctx context.Context, index *owner.Index, a arrival, 
 		return fmt.Sprintf("It waits, and has no effect after that: several AWSMachinePools are named %s, and the ARN of none is known.", f.GroupName)
 	case !hasKey(found, x.object.Key):
 		o := found[0]
-		return fmt.Sprintf("It does not change this object: it labels %s %s/%s.", kindOf(o.Key).Kind, o.Namespace, o.Name)
+		return fmt.Sprintf("It does not change this object: it labels %s %s/%s.", o.Key.Kind.Kind, o.Namespace, o.Name)
 	}
 	return x.merged(work{arrival: a, fact: f})
 }
@@ -130,7 +130,7 @@ func hasKey(all []owner.Object, key owner.Key) bool {
 // may represent.
 func (x *explaining) shares(f message.Fact) bool {
 	if f.Kind.Group() {
-		return x.object.Pool && f.GroupName == x.object.GroupName && (f.GroupARN == "" || x.object.GroupARN == "" || f.GroupARN == x.object.GroupARN)
+		return x.object.Pool() && f.GroupName == x.object.GroupName && (f.GroupARN == "" || x.object.GroupARN == "" || f.GroupARN == x.object.GroupARN)
 	}
 	return slices.Contains(x.object.Instances, f.InstanceID)
 }
@@ -169,13 +169,15 @@ func (x *explaining) merged(w work) string {
 		return x.changes(at, c, why, event, prevails)
 	case why.Reason == guard.Final:
 		return fmt.Sprintf("It changes nothing: the instance is terminated, which is final: %s.", prevails)
+	case why.Reason == guard.Over:
+		return fmt.Sprintf("It changes nothing: the scheduled change is over: its end is of %s (event %s).", by.Time.Format(time.RFC3339), orUnknown(by.ID))
 	case why.Reason == guard.Repeated:
 		return fmt.Sprintf("It changes nothing: the same event was merged before: %s.", prevails)
 	case by.Time.Equal(f.Time):
 		return fmt.Sprintf("It changes nothing: %s is of the same second as %s, which has a higher rank or comes later in the order of ids.", event, prevails)
 	case by.Kind.Notice():
 		return fmt.Sprintf("It changes nothing: %s is older than the notice %s.", event, prevails)
-	case x.object.Pool:
+	case x.object.Pool():
 		return fmt.Sprintf("It changes nothing: %s is older than the newest event of the group, %s.", event, prevails)
 	}
 	return fmt.Sprintf("It changes nothing: %s is older than the state %s.", event, prevails)
@@ -192,8 +194,10 @@ func (x *explaining) changes(at seen, c *change, why guard.Effect, event, prevai
 		hidden = strings.TrimSuffix(hidden, ": ")
 	}
 	switch {
+	case why.Reason == guard.Ended && c.label == at.label:
+		return fmt.Sprintf("It ends a scheduled change, and does not change the label, which is %s.", orNone(at.label))
 	case c.label != at.label && hidden == "":
-		return fmt.Sprintf("It changes the label from %s to %s.", orNone(at.label), c.label)
+		return fmt.Sprintf("It changes the label from %s to %s.", orNone(at.label), orNone(c.label))
 	case c.label != at.label:
 		return fmt.Sprintf("It changes the label from %s to %s: %s.", orNone(at.label), c.label, hidden)
 	case hidden != "":
@@ -206,7 +210,7 @@ func (x *explaining) changes(at seen, c *change, why guard.Effect, event, prevai
 func (x *explaining) stranger(m message.Message) string {
 	f := m.Facts[0]
 	switch {
-	case f.Kind.Group() && !x.object.Pool:
+	case f.Kind.Group() && !x.object.Pool():
 		return fmt.Sprintf("It is not about this object: an event of Auto Scaling labels the %s of group %s.", capa.AWSMachinePool.Kind, f.GroupName)
 	case f.Kind.Group():
 		return fmt.Sprintf("It is not about this object: it is about group %s, and this object has %s.", or(f.GroupARN, f.GroupName), x.Group)

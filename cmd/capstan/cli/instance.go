@@ -155,7 +155,7 @@ func writeInstance(out io.Writer, name string, e instancestate.Explanation, even
 			}
 			rows = append(rows, []string{r.Label, r.Time.Format(time.RFC3339), r.ID, due, shown})
 		}
-		writeTable(b, rows)
+		writeAligned(b, rows)
 	}
 	if len(e.Sources) > 0 {
 		b.WriteString("\n")
@@ -167,7 +167,7 @@ func writeInstance(out io.Writer, name string, e instancestate.Explanation, even
 			}
 			rows = append(rows, []string{s.Name, yes(s.Delivers), yes(s.Ready), strings.TrimPrefix(why, "; ")})
 		}
-		writeTable(b, rows)
+		writeAligned(b, rows)
 	}
 	if e.NoSources != "" {
 		fmt.Fprintf(b, "\nSources: %s.\n", strings.TrimSuffix(e.NoSources, "."))
@@ -229,7 +229,7 @@ func describeInstance(b *strings.Builder, e instancestate.Explanation, now time.
 	_ = table.Flush() // A strings.Builder does not fail.
 }
 
-func writeTable(b *strings.Builder, rows [][]string) {
+func writeAligned(b *strings.Builder, rows [][]string) {
 	table := tabwriter.NewWriter(b, 0, 0, columnGap, ' ', 0)
 	for _, row := range rows {
 		_, _ = fmt.Fprintln(table, strings.Join(row, "\t"))

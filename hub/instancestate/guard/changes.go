@@ -22,6 +22,11 @@ func byKey(a, b Record) int {
 	return cmp.Or(cmp.Compare(a.Change, b.Change), cmp.Compare(a.Instance, b.Instance))
 }
 
+// replaces reports whether a record takes the place of one of an earlier version, which names no change.
+func replaces(n, old Record) bool {
+	return old.Change == "" && n.Change != "" && n.Instance == old.Instance && order(n, old) >= 0
+}
+
 // merge merges a record. The result depends on the set of merged records only: the newest
 // maxChanges of the newest records of each change. It returns the receiver and false when the
 // record changes nothing; it never changes the receiver.
@@ -29,9 +34,6 @@ func byKey(a, b Record) int {
 // A record of an earlier version names no change. Any record of the same instance that is as new
 // takes its place, because it cannot be known which change it is about.
 func (c changes) merge(r Record) (changes, bool) {
-	replaces := func(n, old Record) bool {
-		return old.Change == "" && n.Change != "" && n.Instance == old.Instance && order(n, old) >= 0
-	}
 	if slices.ContainsFunc(c, func(n Record) bool { return replaces(n, r) }) {
 		return c, false
 	}

@@ -10,12 +10,16 @@ import (
 // Reason is why a merge of a fact changes the label or not.
 type Reason string
 
-// Reasons. A merge changes what is known for Shown and Hidden only.
+// Reasons. A merge changes what is known for Shown, Hidden and Ended only.
 const (
 	// Shown: the label shows the fact.
 	Shown Reason = "shown"
 	// Hidden: the fact is kept, and the label shows the record By.
 	Hidden Reason = "hidden"
+	// Ended: the fact is kept, and says that a scheduled change is over. The label shows the record By, or there is none.
+	Ended Reason = "ended"
+	// Over: the scheduled change that the fact announces is over, by the record By.
+	Over Reason = "over"
 	// Repeated: the fact is known.
 	Repeated Reason = "repeated"
 	// Older: By is newer. It is the state, or a notice of the same kind; of a group its newest event.
@@ -27,12 +31,12 @@ const (
 // Effect is what a merge does with a fact.
 type Effect struct {
 	Reason Reason
-	// By is the record that prevails over the fact; zero for Shown.
+	// By is the record that prevails over the fact; zero for Shown, and for Ended if the label shows none.
 	By Record
 }
 
 // Changes reports whether the merge changes what is known.
-func (e Effect) Changes() bool { return e.Reason == Shown || e.Reason == Hidden }
+func (e Effect) Changes() bool { return e.Reason == Shown || e.Reason == Hidden || e.Reason == Ended }
 
 // Why returns what Merge does with a fact, and why.
 func (i Instance) Why(f message.Fact) Effect {
@@ -49,6 +53,8 @@ func (i Instance) Why(f message.Fact) Effect {
 		return Effect{Reason: Final, By: *of.State}
 	case f.Kind.Notice() && !of.counts(r):
 		return Effect{Reason: Older, By: *of.State}
+	case f.Kind == message.ScheduledChange:
+		return of.Changes.why(r)
 	case at != nil:
 		return Effect{Reason: Older, By: *at}
 	}
@@ -71,19 +77,41 @@ func (g Group) Why(f message.Fact) Effect {
 	r := recordOf(f)
 	r.Instance = f.InstanceID
 	merged, changed := g.Merge(f)
-	switch current, _ := merged.Current(); {
+	switch {
 	case changed:
+		current, _ := merged.Current()
 		return effect(r, current)
-	case order(r, current) == 0:
-		return Effect{Reason: Repeated, By: current}
-	default:
-		return Effect{Reason: Older, By: current}
+	case f.Kind == message.ScheduledChange && g.counts(r):
+		return g.Changes.why(r)
+	case order(r, *g.Newest) == 0: // Without a newest event, any other fact changes something.
+		return Effect{Reason: Repeated, By: *g.Newest}
 	}
+	return Effect{Reason: Older, By: *g.Newest}
+}
+
+// why returns why a record changes nothing.
+func (c changes) why(r Record) Effect {
+	if at, known := slices.BinarySearchFunc(c, r, byKey); known {
+		switch {
+		case order(r, c[at]) == 0:
+			return Effect{Reason: Repeated, By: c[at]}
+		case c[at].Over && !r.Over:
+			return Effect{Reason: Over, By: c[at]}
+		}
+		return Effect{Reason: Older, By: c[at]}
+	}
+	if at := slices.IndexFunc(c, func(n Record) bool { return replaces(n, r) }); at >= 0 {
+		return Effect{Reason: Older, By: c[at]}
+	}
+	return Effect{Reason: Older, By: slices.MinFunc(c, order)} // As many newer ones as are kept.
 }
 
 // effect is that of a record that was merged.
 func effect(r, current Record) Effect {
-	if order(r, current) == 0 {
+	switch {
+	case r.Over:
+		return Effect{Reason: Ended, By: current}
+	case order(r, current) == 0:
 		return Effect{Reason: Shown}
 	}
 	return Effect{Reason: Hidden, By: current}
@@ -98,24 +126,51 @@ type Held struct {
 
 // Held returns all records, first the one that the label shows, then by rank.
 func (i Instance) Held() []Held {
-	all := slices.Clone(i.Notices)
+	all := slices.Concat(i.Notices, i.Changes)
 	if i.State != nil {
 		all = append(all, *i.State)
 	}
 	current, _ := i.Current()
-	var held []Held
-	for _, r := range all {
-		held = append(held, Held{r, hidden(r, current)})
+	return held(all, func(r Record) string { return hidden(r, current) })
+}
+
+// Held returns all records, first the one that the label shows, then by rank.
+func (g Group) Held() []Held {
+	all := slices.Clone(g.Changes)
+	if g.Newest != nil {
+		all = append(all, *g.Newest)
 	}
-	slices.SortStableFunc(held, func(a, b Held) int {
+	current, _ := g.Current()
+	return held(all, func(r Record) string {
+		switch {
+		case r.Over:
+			return over
+		case order(r, current) == 0:
+			return ""
+		}
+		return current.Label + " is newer"
+	})
+}
+
+func held(all []Record, hidden func(Record) string) []Held {
+	made := make([]Held, 0, len(all))
+	for _, r := range all {
+		made = append(made, Held{r, hidden(r)})
+	}
+	slices.SortStableFunc(made, func(a, b Held) int {
 		return cmp.Or(cmp.Compare(min(len(a.Hidden), 1), min(len(b.Hidden), 1)), cmp.Compare(b.Rank, a.Rank))
 	})
-	return held
+	return made
 }
+
+// over is why the label does not show a record.
+const over = "the scheduled change is over"
 
 // hidden returns why the label shows another record; empty when it shows r.
 func hidden(r, current Record) string {
 	switch {
+	case r.Over:
+		return over
 	case order(r, current) == 0:
 		return ""
 	case !r.Kind.Notice():

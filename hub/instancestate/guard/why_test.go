@@ -1,6 +1,7 @@
 package guard_test
 
 import (
+	"slices"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -33,13 +34,17 @@ func TestWhyAgreesWithMerge(t *testing.T) {
 			}
 			next, changed := group.Merge(f)
 			current, _ = next.Current()
-			check(t, group.Why(f), changed, current, f)
+			why = group.Why(f)
+			check(t, why, changed, current, f)
+			if !changed && !slices.ContainsFunc(group.Held(), func(h guard.Held) bool { return h.Record == why.By }) {
+				t.Fatalf("%v is not known to %s", why.By, group)
+			}
 		}
 	})
 }
 
 func check(t *rapid.T, why guard.Effect, changed bool, current guard.Record, f message.Fact) {
-	shows := current.ID == f.ID && current.Kind == f.Kind && current.Time.Equal(f.Time) && current.Label == f.Label
+	shows := current.ID == f.ID && current.Kind == f.Kind && current.Time.Equal(f.Time) && current.Label == f.Label && (current.Instance == "" || current.Instance == f.InstanceID)
 	switch {
 	case why.Changes() != changed:
 		t.Fatalf("%s, and the merge of %s changes: %t", why.Reason, f.Label, changed)
@@ -47,7 +52,9 @@ func check(t *rapid.T, why guard.Effect, changed bool, current guard.Record, f m
 		t.Fatalf("%s, and the label is %s after %s", why.Reason, current.Label, f.Label)
 	case why.Reason == guard.Hidden && why.By != current:
 		t.Fatalf("hidden by %v, and the label is %v", why.By, current)
-	case why.Reason != guard.Shown && why.By == guard.Record{}:
+	case f.Over && changed != (why.Reason == guard.Ended):
+		t.Fatalf("%s, of an end whose merge changes: %t", why.Reason, changed)
+	case why.Reason != guard.Shown && why.Reason != guard.Ended && why.By == guard.Record{}:
 		t.Fatalf("%s without the record that prevails", why.Reason)
 	}
 }
