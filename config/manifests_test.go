@@ -281,7 +281,7 @@ func TestCapaAnnotatorRights(t *testing.T) {
 		for _, r := range []string{"machinedeployments", "machinesets", "machinepools", "clusters"} {
 			rights[true] = append(rights[true], right{verb: verb, group: core, resource: r})
 		}
-		for _, r := range []string{"awsmachinetemplates", "awsclusters", "awsmachinepools", "awsmanagedmachinepools", "rosamachinepools", "awsclusterroleidentities"} {
+		for _, r := range []string{"awsmachinetemplates", "awsclusters", "awsmachinepools", "awsmanagedmachinepools", "rosamachinepools", "awsclusterroleidentities", "awsclustercontrolleridentities", "awsclusterstaticidentities"} {
 			rights[true] = append(rights[true], right{verb: verb, group: infrastructure, resource: r})
 		}
 		for _, r := range []string{"awsmanagedcontrolplanes", "rosacontrolplanes"} {
@@ -304,6 +304,7 @@ func TestWorkloadRights(t *testing.T) {
 	const core = ""
 	check(t, "system:serviceaccount:capstan-system:capstan", map[bool][]right{
 		true: {
+			{verb: "patch", group: "cluster.x-k8s.io", resource: "machines"}, // To request their remediation.
 			{verb: "list", group: "helm.toolkit.fluxcd.io", resource: "helmreleases"},
 			{verb: "watch", group: "kustomize.toolkit.fluxcd.io", resource: "kustomizations"},
 			{verb: "get", group: core, resource: "namespaces", name: "kube-system"},
@@ -323,7 +324,7 @@ func TestWorkloadRights(t *testing.T) {
 			{verb: "list", group: "controlplane.cluster.x-k8s.io", resource: "awsmanagedcontrolplanes"},
 		},
 		false: {
-			{verb: "patch", group: "cluster.x-k8s.io", resource: "machines"}, // Machines are remediated in the management cluster only.
+			{verb: "delete", group: "cluster.x-k8s.io", resource: "machines"},
 			{verb: "get", group: "infrastructure.cluster.x-k8s.io", resource: "awsclusterroleidentities"},
 			{verb: "get", group: core, resource: "secrets", namespace: "default"},
 			{verb: "patch", group: "helm.toolkit.fluxcd.io", resource: "helmreleases"},

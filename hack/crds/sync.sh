@@ -46,7 +46,7 @@ copy_file() { # product directory-of-go.mod module file
 
 core="clusters machinedeployments machinesets machinepools machines"
 # What CAPA has for machines, and for every place where a cluster's region stands.
-aws="awsclusters awsclusterroleidentities awsmachines awsmachinepools awsmachinetemplates awsmanagedclusters awsmanagedmachinepools rosaclusters rosamachinepools"
+aws="awsclusters awsclustercontrolleridentities awsclusterroleidentities awsclusterstaticidentities awsmachines awsmachinepools awsmachinetemplates awsmanagedclusters awsmanagedmachinepools rosaclusters rosamachinepools"
 
 current() {
   echo "CRDs of other products into bin/crds (kept afterwards)"

@@ -3,18 +3,13 @@ package instancestate
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/capstan-hub/capstan/hub/eventing/schema"
-	"github.com/capstan-hub/capstan/hub/instancestate/guard"
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
 	"github.com/capstan-hub/capstan/hub/instancestate/owner"
 	"github.com/capstan-hub/capstan/internal/capa"
@@ -186,7 +181,7 @@ func (r *Labeler) recordApplied(ctx context.Context, key owner.Key, before seen,
 // the label waits for the handlers.
 func (r *Labeler) acknowledge(ctx context.Context, key owner.Key, at seen, works []work) {
 	behind := eventID(at.annotations)
-	r.handlers.supersede(key, behind)
+	r.handlers.supersede(key, behind, acknowledged)
 	for _, w := range works {
 		if !w.repair && !at.deleting {
 			if err := r.remediate(ctx, key, at, w); err != nil {
@@ -207,67 +202,10 @@ func (r *Labeler) acknowledge(ctx context.Context, key owner.Key, at seen, works
 			w.tracker.done(acknowledged) // Handlers of this process are not awaited for it.
 			continue
 		}
-		for _, wake := range r.handlers.await(key, behind, func() { w.tracker.done(acknowledged) }) {
+		for _, wake := range r.handlers.await(key, behind, w.tracker.done) {
 			wake(objectFor(key, at))
 		}
 	}
-}
-
-// remediate annotates the Machine of an object if the source of a fact configures it and
-// the instance was not alive after the fact. It does not check whether the label shows the
-// fact: so the order of events does not matter, and a retry does the same. Machines of
-// self-managed clusters are not patched: transports reject such a patch.
-func (r *Labeler) remediate(ctx context.Context, key owner.Key, at seen, w work) error {
-	if key.Pool() || key.Cluster != "" || len(w.from.remediate) == 0 {
-		return nil
-	}
-	known, err := guard.ParseInstance(at.annotations[AnnotationGuard])
-	if err != nil {
-		return nil //nolint:nilerr // It was just written; a later wrong change is logged at the next merge.
-	}
-	if !slices.Contains(w.from.remediate, remediation(w.fact)) || known.Outlived(w.fact) || paused(ctx, r.reader(key.Cluster), at.cluster, &metav1.ObjectMeta{Namespace: key.Namespace, Annotations: at.annotations}) {
-		return nil
-	}
-	for _, o := range at.owners {
-		if !capa.IsOwner(o, capa.Machine) {
-			continue
-		}
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-			"uid": o.UID, "annotations": map[string]any{clusterv1.RemediateMachineAnnotation: ""},
-		}})
-		if err != nil {
-			return err
-		}
-		switch err := r.writer.annotateMachine(ctx, key.Namespace, o, patch); {
-		case err == nil:
-			r.metrics.remediated.WithLabelValues(string(w.fact.Kind)).Inc()
-		case !notFound(err) && !otherUID(err):
-			return err
-		}
-	}
-	return nil
-}
-
-// remediation returns the value for a fact in the remediate key of a source; empty when
-// there is none.
-func remediation(f message.Fact) string {
-	switch f.Kind { //nolint:exhaustive // The other kinds cannot be configured.
-	case message.SpotInterruption:
-		return schema.RemediateSpot
-	case message.CapacityReservation:
-		return schema.RemediateReservation
-	case message.ScheduledChange:
-		if !f.Over {
-			return schema.RemediateMaintenance
-		}
-	case message.Rebalance:
-		return schema.RemediateRebalance
-	case message.StateChange:
-		if f.Label == message.LabelTerminated {
-			return schema.RemediateTerminated
-		}
-	}
-	return ""
 }
 
 // fill waits until the index has all objects of the management cluster. It returns false

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
@@ -70,8 +71,10 @@ type Labeler struct {
 	// handlers act on events in this process.
 	handlers handlers
 	undone   undone
-	sources  *sources
-	unread   unread
+	// remediated has remediatedFor.
+	remediated *lru.Cache
+	sources    *sources
+	unread     unread
 	// elected is closed when this replica leads. ready is closed when the index has all
 	// objects of the management cluster.
 	elected <-chan struct{}
@@ -309,7 +312,7 @@ type AWSInstanceStateReconciler struct {
 func (r AWSInstanceStateReconciler) Reconcile(ctx context.Context, request mcreconcile.Request) (reconcile.Result, error) {
 	key := owner.Key{Cluster: string(request.ClusterName), Kind: r.kind, Namespace: request.Namespace, Name: request.Name}
 	if !r.Watchers.Delivers(request.ClusterName) {
-		r.forget(key) // The objects of another cluster may still be stored.
+		r.forget(key, released) // The objects of another cluster may still be stored.
 		return reconcile.Result{}, nil
 	}
 	u, err := r.read(ctx, key)
@@ -318,8 +321,11 @@ func (r AWSInstanceStateReconciler) Reconcile(ctx context.Context, request mcrec
 	case errors.As(err, &unsynced) && unsynced.Demanded:
 		// The watch delivered it before its list was complete, and may not deliver it again.
 		return reconcile.Result{RequeueAfter: syncRetry}, nil
-	case apierrors.IsNotFound(err), unsynced != nil:
-		r.forget(key)
+	case apierrors.IsNotFound(err):
+		r.forget(key, acknowledged)
+		return reconcile.Result{}, nil
+	case unsynced != nil:
+		r.forget(key, released)
 		return reconcile.Result{}, nil
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("reading %s %s: %w", key.Kind.Kind, request.NamespacedName, err)
@@ -354,10 +360,13 @@ func (r *Labeler) observe(ctx context.Context, key owner.Key, u *unstructured.Un
 	return unplaced
 }
 
-func (r *Labeler) forget(key owner.Key) {
+// forget forgets an object. what becomes of the message that waits for handlers in this process:
+// acknowledged if the object was deleted, released if it is not followed any more, so that the
+// handlers of another process, or of a later one, get the event.
+func (r *Labeler) forget(key owner.Key, what outcome) {
 	r.index.Delete(key)
 	r.writer.forget(key)
-	r.handlers.supersede(key, "")
+	r.handlers.supersede(key, "", what)
 	r.undone.observe(key, nil)
 	r.drift.forget(key)
 }

@@ -37,8 +37,8 @@
 // merge of an event would change. It uses the functions of the Labeler, and has no rule of its own.
 //
 // This package only calls SQS, no other service of AWS. It annotates Machines for
-// remediation in the management cluster only. In self-managed clusters it writes only
-// labels and their annotations: the transport of a connection rejects patches of Machines.
+// remediation, in the cluster that has them. In self-managed clusters it writes only labels
+// and annotations: the transport of a connection rejects any other patch.
 //
 // # Locking
 //

@@ -39,7 +39,9 @@ const (
 	ReasonDeadLetters      = "DeadLettersPresent"
 	// ReasonHandlerTimeout: a handler in another process did not report an event in time.
 	ReasonHandlerTimeout = "HandlerTimeout"
-	action               = "FollowInstances"
+	// ReasonRemediationForbidden: the hub may not annotate the Machines of a cluster.
+	ReasonRemediationForbidden = "RemediationForbidden"
+	action                     = "FollowInstances"
 	// An Event costs one write, like a label. Without a limit, a burst of labels would be
 	// written at two thirds of its rate.
 	normalPerSecond, normalBurst   = 2, 25
@@ -100,6 +102,17 @@ func (t *eventRecorder) late(ctx context.Context, key owner.Key, at seen, d Decl
 	t.about(ctx, key, at, corev1.EventTypeWarning, ReasonHandlerTimeout, func() string {
 		return fmt.Sprintf("no report of event %s by %s from the handlers %s, and its message is deleted; check the processes that set the annotations %sNAME, or correct handlers of the source",
 			d.Event, d.Until.Format(time.RFC3339), handlers, processedPrefix)
+	})
+}
+
+// forbidden writes the Event that the hub may not annotate the Machines of a cluster, once for each cluster within repeatAfter.
+func (t *eventRecorder) forbidden(ctx context.Context, key owner.Key, at seen, machine string, why error) {
+	if t.again(ReasonRemediationForbidden + "|" + key.Cluster) {
+		return
+	}
+	t.about(ctx, key, at, corev1.EventTypeWarning, ReasonRemediationForbidden, func() string {
+		return fmt.Sprintf("Machine %s/%s is not annotated for remediation, and the message of the event stays in the queue: %v; give the hub the verb patch on machines (in a self-managed cluster: config/rbac/self-managed), or remove remediate of the source",
+			key.Namespace, machine, why)
 	})
 }
 
@@ -206,17 +219,21 @@ func (t *eventRecorder) deadLetters(source string, n int) {
 
 // once writes an Event of a source, unless the same was written within repeatAfter.
 func (t *eventRecorder) once(source, reason, what, format string, args ...any) {
-	key, now := source+"|"+reason+"|"+what, t.clock.Now()
-	t.mu.Lock()
-	at, said := t.recorded.Get(key)
-	again := said && now.Sub(at.(time.Time)) < repeatAfter
-	if !again {
-		t.recorded.Add(key, now)
-	}
-	t.mu.Unlock()
-	if !again {
+	if !t.again(source + "|" + reason + "|" + what) {
 		t.event(source, reason, format, args...)
 	}
+}
+
+// again reports whether an Event was recorded within repeatAfter; else it is recorded now.
+func (t *eventRecorder) again(key string) bool {
+	now := t.clock.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if at, said := t.recorded.Get(key); said && now.Sub(at.(time.Time)) < repeatAfter {
+		return true
+	}
+	t.recorded.Add(key, now)
+	return false
 }
 
 func (t *eventRecorder) event(source, reason, format string, args ...any) {

@@ -167,11 +167,11 @@ func (x *explaining) merged(w work) string {
 	switch {
 	case why.Changes() && c != nil:
 		return x.changes(at, c, why, event, prevails)
-	case why.Reason == guard.Final:
+	case why.Result == guard.Final:
 		return fmt.Sprintf("It changes nothing: the instance is terminated, which is final: %s.", prevails)
-	case why.Reason == guard.Over:
+	case why.Result == guard.Over:
 		return fmt.Sprintf("It changes nothing: the scheduled change is over: its end is of %s (event %s).", by.Time.Format(time.RFC3339), orUnknown(by.ID))
-	case why.Reason == guard.Repeated:
+	case why.Result == guard.Repeated:
 		return fmt.Sprintf("It changes nothing: the same event was merged before: %s.", prevails)
 	case by.Time.Equal(f.Time):
 		return fmt.Sprintf("It changes nothing: %s is of the same second as %s, which has a higher rank or comes later in the order of ids.", event, prevails)
@@ -186,7 +186,7 @@ func (x *explaining) merged(w work) string {
 // changes returns what a change does to the label.
 func (x *explaining) changes(at seen, c *change, why guard.Effect, event, prevails string) string {
 	hidden := ""
-	if why.Reason == guard.Hidden {
+	if why.Result == guard.Hidden {
 		hidden = fmt.Sprintf("%s is kept, and hidden by %s: ", event, prevails)
 		if by := why.By; by.Kind.Notice() {
 			hidden += "a notice hides the state before it, and notices of a lower rank"
@@ -194,7 +194,7 @@ func (x *explaining) changes(at seen, c *change, why guard.Effect, event, prevai
 		hidden = strings.TrimSuffix(hidden, ": ")
 	}
 	switch {
-	case why.Reason == guard.Ended && c.label == at.label:
+	case why.Result == guard.Ended && c.label == at.label:
 		return fmt.Sprintf("It ends a scheduled change, and does not change the label, which is %s.", orNone(at.label))
 	case c.label != at.label && hidden == "":
 		return fmt.Sprintf("It changes the label from %s to %s.", orNone(at.label), orNone(c.label))

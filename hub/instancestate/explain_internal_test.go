@@ -9,6 +9,7 @@ import (
 
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
 	"github.com/capstan-hub/capstan/hub/instancestate/owner"
+	"github.com/capstan-hub/capstan/internal/capa"
 )
 
 // The annotation with the source is written with the event behind the label, removed when no queue
@@ -24,9 +25,9 @@ func TestPatchNamesTheSource(t *testing.T) {
 		return work{fact: f, arrival: arrival{event: newExcerpts(EventBridgeEvent{ID: label}), from: origin{source: source}}}
 	}
 	annotations := func(known seen, w work) (map[string]any, seen) {
-		c, err := merge(owner.Key{}, known, []work{w})
+		c, err := merge(owner.Key{Kind: capa.AWSMachine}, known, []work{w})
 		g.Expect(err).NotTo(HaveOccurred())
-		raw, err := c.patch(owner.Key{}, known)
+		raw, err := c.patch(owner.Key{Kind: capa.AWSMachine}, known)
 		g.Expect(err).NotTo(HaveOccurred())
 		var patch struct {
 			Metadata struct {

@@ -402,7 +402,7 @@ func TestSelfManaged(t *testing.T) {
 	w.send("events", event("aws.ec2", "EC2 Instance State-change Notification", 9, `{"instance-id":"`+instanceID(0)+`","state":"running"}`), spot(instanceID(0), 10))
 	w.g.Eventually(func() string { return w.labelIn(inside, m) }).Should(Equal("spot-interruption-terminate"))
 	w.awaitsEmpty("events")
-	w.g.Expect(w.getIn(inside, owner).GetAnnotations()).To(BeEmpty(), "only labels are written to workload clusters")
+	w.g.Expect(w.getIn(inside, owner).GetAnnotations()).To(Equal(map[string]string{clusterv1.RemediateMachineAnnotation: ""}), "nothing else is written to it")
 	w.awaitsEvents("pivoted").Should(ContainElement(ContainSubstring("AWSMachine " + namespace + "/m: Now spot-interruption-terminate")))
 
 	// Without the label its machines are forgotten, although a Pipeline keeps its connection.

@@ -80,8 +80,9 @@ type awaited struct {
 	woken bool
 	// settled is set when then was called.
 	settled bool
-	// then is called when no report is missing, or the event is superseded.
-	then []func()
+	// then is called when no report is missing, or the event is superseded: with acknowledged, or with
+	// released when the object is not followed any more.
+	then []func(outcome)
 }
 
 func (h *handlers) add(name string, wake func(Woken)) {
@@ -106,13 +107,13 @@ func (h *handlers) processed(event string) bool {
 
 // await calls then when every handler has reported an event on an object, perhaps at once.
 // It returns the wake functions of the handlers that have not.
-func (h *handlers) await(key owner.Key, event string, then func()) (wake []func(Woken)) {
-	h.supersede(key, event)
+func (h *handlers) await(key owner.Key, event string, then func(outcome)) (wake []func(Woken)) {
+	h.supersede(key, event, acknowledged)
 	h.mu.Lock()
 	a := h.ofLocked(key, event)
 	if a == nil || len(a.missing) == 0 {
 		h.mu.Unlock()
-		then()
+		then(acknowledged)
 		return nil
 	}
 	defer h.mu.Unlock()
@@ -125,7 +126,7 @@ func (h *handlers) await(key owner.Key, event string, then func()) (wake []func(
 
 // fresh returns the handlers to call for an event that a watch has delivered.
 func (h *handlers) fresh(key owner.Key, event string) []func(Woken) {
-	h.supersede(key, event)
+	h.supersede(key, event, acknowledged)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a := h.ofLocked(key, event)
@@ -156,33 +157,34 @@ func (h *handlers) ofLocked(key owner.Key, event string) *awaited {
 // report records the report of a handler.
 func (h *handlers) report(name string, key owner.Key, event string) {
 	h.mu.Lock()
-	var then []func()
+	var then []func(outcome)
 	if a := h.lockedState.behind[key]; a != nil && a.event == event {
 		delete(a.missing, name)
 		if len(a.missing) == 0 {
-			then = h.settleLocked(a)
+			then = h.settleLocked(a, acknowledged)
 		}
 	}
 	h.mu.Unlock()
-	call(then)
+	call(then, acknowledged)
 }
 
 // supersede replaces the event behind the label of an object by another one, or by none when the
-// object was deleted. No report of the old event is awaited any more.
-func (h *handlers) supersede(key owner.Key, by string) {
+// object was deleted, or is not followed any more: then its message is released. No report of the
+// old event is awaited any more.
+func (h *handlers) supersede(key owner.Key, by string, what outcome) {
 	h.mu.Lock()
-	var then []func()
+	var then []func(outcome)
 	if a := h.lockedState.behind[key]; a != nil && a.event != by {
 		delete(h.lockedState.behind, key)
-		then = h.settleLocked(a)
+		then = h.settleLocked(a, what)
 	}
 	h.mu.Unlock()
-	call(then)
+	call(then, what)
 }
 
-// settleLocked notes that no report of an event is missing on one object, and returns what to
-// call without the lock.
-func (h *handlers) settleLocked(a *awaited) []func() {
+// settleLocked notes that no report of an event is awaited on one object, and returns what to
+// call without the lock. An event that is not acknowledged is not processed.
+func (h *handlers) settleLocked(a *awaited, what outcome) []func(outcome) {
 	s, then := &h.lockedState, a.then
 	if a.settled {
 		return nil
@@ -190,14 +192,16 @@ func (h *handlers) settleLocked(a *awaited) []func() {
 	a.settled, a.then = true, nil
 	if s.open[a.event]--; s.open[a.event] == 0 {
 		delete(s.open, a.event)
-		s.done.Add(a.event, nil)
+		if what == acknowledged {
+			s.done.Add(a.event, nil)
+		}
 	}
 	return then
 }
 
-func call(all []func()) {
+func call(all []func(outcome), what outcome) {
 	for _, f := range all {
-		f()
+		f(what)
 	}
 }
 
@@ -205,7 +209,7 @@ func call(all []func()) {
 func (r *Labeler) wake(key owner.Key, u *unstructured.Unstructured) {
 	event := eventID(u.GetAnnotations())
 	if event == "" {
-		r.handlers.supersede(key, "") // Another replica may have removed it.
+		r.handlers.supersede(key, "", acknowledged) // Another replica may have removed it.
 		return
 	}
 	for _, wake := range r.handlers.fresh(key, event) {

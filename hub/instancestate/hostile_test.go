@@ -220,3 +220,35 @@ func TestAnotherInstance(t *testing.T) {
 	w.patchStatus(m, `{"status":{"instanceState":"running"}}`)
 	w.awaits(m).Should(Equal("running"), "this state is polled, and the label was of another instance")
 }
+
+// The hub may not annotate Machines: it says so once, and the message stays in the queue until the
+// right is given. Then the Machine is annotated once, also if the message is delivered again.
+func TestRemediationForbidden(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, newest)
+	w.usual()
+	owner := object("cluster.x-k8s.io/"+w.core, "Machine", w.namespace, "m", map[string]any{
+		"clusterName": "c", "bootstrap": map[string]any{"dataSecretName": "x"}, "infrastructureRef": w.ref(infra, "AWSMachine", "m"),
+	})
+	w.create(owner)
+	m := w.machine("m", instanceID(0))
+	m.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: owner.GetAPIVersion(), Kind: "Machine", Name: "m", UID: owner.GetUID()}})
+	w.create(m)
+	w.events("remediate", []string{"spot-interruption"})
+	w.fails(http.StatusForbidden, func(r *http.Request) bool {
+		return r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/machines/")
+	})
+	w.start()
+	notice := spot(instanceID(0), 0)
+	w.send("events", notice)
+	w.awaitsEvents("m").Should(ContainElement(And(HavePrefix("Warning RemediationForbidden "), ContainSubstring("verb patch on machines"))))
+	w.g.Expect(w.sqs.Stats(region, "events").Deleted).To(BeZero())
+	w.g.Expect(w.getIn(w.Client, owner).GetAnnotations()).To(BeEmpty())
+	w.recovers()
+	w.awaitsEmpty("events")
+	w.g.Expect(w.getIn(w.Client, owner).GetAnnotations()).To(HaveKey(clusterv1.RemediateMachineAnnotation))
+	w.g.Expect(w.metric("remediated_total")).To(BeEquivalentTo(1))
+	w.send("events", notice)
+	w.awaitsEmpty("events")
+	w.g.Expect(w.metric("remediated_total")).To(BeEquivalentTo(1))
+}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -58,7 +59,7 @@ func SetupWithManager(mgr mcmanager.Manager, o Options) (*Labeler, error) {
 		return nil, err
 	}
 	r := &Labeler{
-		Options: o, ring: &owner.Ring[arrival]{Clock: o.Clock}, lanes: newLanes(o.Clock),
+		Options: o, remediated: lru.New(maxRemediated), ring: &owner.Ring[arrival]{Clock: o.Clock}, lanes: newLanes(o.Clock),
 		writer:  newWriter(memberwrite.Writer{FieldManager: fieldManager, Local: patches, Clusters: mgr.GetCluster}),
 		metrics: newMetrics(), elected: local.Elected(), ready: make(chan struct{}),
 	}
@@ -157,7 +158,7 @@ func (r *Labeler) left(kind schema.GroupKind) func(multicluster.ClusterName, mem
 	return func(name multicluster.ClusterName, q memberwrite.Queue) {
 		for _, key := range r.index.In(string(name)) {
 			if key.Kind == kind {
-				r.forget(key)
+				r.forget(key, released)
 				q.Add(mcreconcile.Request{ClusterName: name, Request: reconcile.Request{NamespacedName: nameOf(key)}})
 			}
 		}

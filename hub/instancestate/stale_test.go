@@ -39,7 +39,7 @@ func TestWatchBehindTheLabel(t *testing.T) {
 	old, now := at("1", "old"), at("2", "new")
 	r.writer.wrote(key, seenOf(now.GroupVersionKind(), now, key))
 	done := false
-	r.handlers.await(key, "new", func() { done = true })
+	r.handlers.await(key, "new", func(outcome) { done = true })
 	r.observe(t.Context(), key, old)
 	g.Expect(done).To(BeFalse())
 	g.Expect(woken).To(BeZero())

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
-	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/hub/instancestate/owner"
 	"github.com/capstan-hub/capstan/internal/capa"
 	"github.com/capstan-hub/capstan/internal/memberwrite"
@@ -91,18 +90,18 @@ func (w *writer) read(ctx context.Context, key owner.Key, gvk schema.GroupVersio
 	return from.Get(ctx, resourceOf(key, gvk), nameOf(key))
 }
 
-// annotateMachine annotates a Machine of the management cluster. Errors: those of
-// memberwrite.
-func (w *writer) annotateMachine(ctx context.Context, namespace string, machine metav1.OwnerReference, patch []byte) error {
+// annotateMachine annotates the Machine that owns an object, in the cluster and namespace of the
+// object. Errors: those of memberwrite.
+func (w *writer) annotateMachine(ctx context.Context, of owner.Key, machine metav1.OwnerReference, patch []byte) error {
 	gv, err := schema.ParseGroupVersion(machine.APIVersion)
 	if err != nil {
 		return fmt.Errorf("owner %s: %w", machine.Name, err)
 	}
-	to, err := w.In(ctx, clusters.LocalName)
+	to, err := w.In(ctx, multicluster.ClusterName(of.Cluster))
 	if err != nil {
 		return err
 	}
-	_, err = to.Patch(ctx, capa.Resource(capa.Machine).WithVersion(gv.Version), types.NamespacedName{Namespace: namespace, Name: machine.Name}, patch)
+	_, err = to.Patch(ctx, capa.Resource(capa.Machine).WithVersion(gv.Version), types.NamespacedName{Namespace: of.Namespace, Name: machine.Name}, patch)
 	return err
 }
 

@@ -161,6 +161,7 @@ func (from *readFrom) explainInstance(t *testing.T) {
 			"allowedNamespaces": allowed, "roleARN": "arn:aws:iam::111122223333:role/" + name, "sourceIdentityRef": map[string]any{"kind": "AWSClusterControllerIdentity", "name": "default"},
 		})
 	}
+	from.put(t, capaGroup+"/v1beta2", "AWSClusterControllerIdentity", "", "default", nil, map[string]any{"allowedNamespaces": map[string]any{}})
 	identity("fleet", map[string]any{})
 	identity("elsewhere", map[string]any{"list": []any{"apps"}})
 	cluster("prod", "eu-west-1", "fleet", nil)

@@ -7,36 +7,36 @@ import (
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
 )
 
-// Reason is why a merge of a fact changes the label or not.
-type Reason string
+// Result says why a merge of a fact changes the label or not.
+type Result string
 
-// Reasons. A merge changes what is known for Shown, Hidden and Ended only.
+// Results. A merge changes what is known for Shown, Hidden and Ended only.
 const (
 	// Shown: the label shows the fact.
-	Shown Reason = "shown"
+	Shown Result = "shown"
 	// Hidden: the fact is kept, and the label shows the record By.
-	Hidden Reason = "hidden"
+	Hidden Result = "hidden"
 	// Ended: the fact is kept, and says that a scheduled change is over. The label shows the record By, or there is none.
-	Ended Reason = "ended"
+	Ended Result = "ended"
 	// Over: the scheduled change that the fact announces is over, by the record By.
-	Over Reason = "over"
+	Over Result = "over"
 	// Repeated: the fact is known.
-	Repeated Reason = "repeated"
+	Repeated Result = "repeated"
 	// Older: By is newer. It is the state, or a notice of the same kind; of a group its newest event.
-	Older Reason = "older"
+	Older Result = "older"
 	// Final: the instance is terminated, by the record By.
-	Final Reason = "final"
+	Final Result = "final"
 )
 
 // Effect is what a merge does with a fact.
 type Effect struct {
-	Reason Reason
+	Result Result
 	// By is the record that prevails over the fact; zero for Shown, and for Ended if the label shows none.
 	By Record
 }
 
 // Changes reports whether the merge changes what is known.
-func (e Effect) Changes() bool { return e.Reason == Shown || e.Reason == Hidden || e.Reason == Ended }
+func (e Effect) Changes() bool { return e.Result == Shown || e.Result == Hidden || e.Result == Ended }
 
 // Why returns what Merge does with a fact, and why.
 func (i Instance) Why(f message.Fact) Effect {
@@ -48,17 +48,17 @@ func (i Instance) Why(f message.Fact) Effect {
 	case changed:
 		return effect(r, current)
 	case at != nil && order(r, *at) == 0:
-		return Effect{Reason: Repeated, By: *at}
+		return Effect{Result: Repeated, By: *at}
 	case of.terminated():
-		return Effect{Reason: Final, By: *of.State}
+		return Effect{Result: Final, By: *of.State}
 	case f.Kind.Notice() && !of.counts(r):
-		return Effect{Reason: Older, By: *of.State}
+		return Effect{Result: Older, By: *of.State}
 	case f.Kind == message.ScheduledChange:
 		return of.Changes.why(r)
 	case at != nil:
-		return Effect{Reason: Older, By: *at}
+		return Effect{Result: Older, By: *at}
 	}
-	return Effect{Reason: Older, By: current}
+	return Effect{Result: Older, By: current}
 }
 
 // like returns the record that a record would replace; nil when there is none.
@@ -84,9 +84,9 @@ func (g Group) Why(f message.Fact) Effect {
 	case f.Kind == message.ScheduledChange && g.counts(r):
 		return g.Changes.why(r)
 	case order(r, *g.Newest) == 0: // Without a newest event, any other fact changes something.
-		return Effect{Reason: Repeated, By: *g.Newest}
+		return Effect{Result: Repeated, By: *g.Newest}
 	}
-	return Effect{Reason: Older, By: *g.Newest}
+	return Effect{Result: Older, By: *g.Newest}
 }
 
 // why returns why a record changes nothing.
@@ -94,27 +94,27 @@ func (c changes) why(r Record) Effect {
 	if at, known := slices.BinarySearchFunc(c, r, byKey); known {
 		switch {
 		case order(r, c[at]) == 0:
-			return Effect{Reason: Repeated, By: c[at]}
+			return Effect{Result: Repeated, By: c[at]}
 		case c[at].Over && !r.Over:
-			return Effect{Reason: Over, By: c[at]}
+			return Effect{Result: Over, By: c[at]}
 		}
-		return Effect{Reason: Older, By: c[at]}
+		return Effect{Result: Older, By: c[at]}
 	}
 	if at := slices.IndexFunc(c, func(n Record) bool { return replaces(n, r) }); at >= 0 {
-		return Effect{Reason: Older, By: c[at]}
+		return Effect{Result: Older, By: c[at]}
 	}
-	return Effect{Reason: Older, By: slices.MinFunc(c, order)} // As many newer ones as are kept.
+	return Effect{Result: Older, By: slices.MinFunc(c, order)} // As many newer ones as are kept.
 }
 
 // effect is that of a record that was merged.
 func effect(r, current Record) Effect {
 	switch {
 	case r.Over:
-		return Effect{Reason: Ended, By: current}
+		return Effect{Result: Ended, By: current}
 	case order(r, current) == 0:
-		return Effect{Reason: Shown}
+		return Effect{Result: Shown}
 	}
-	return Effect{Reason: Hidden, By: current}
+	return Effect{Result: Hidden, By: current}
 }
 
 // Held is a record that a label is made of.

@@ -47,15 +47,15 @@ func check(t *rapid.T, why guard.Effect, changed bool, current guard.Record, f m
 	shows := current.ID == f.ID && current.Kind == f.Kind && current.Time.Equal(f.Time) && current.Label == f.Label && (current.Instance == "" || current.Instance == f.InstanceID)
 	switch {
 	case why.Changes() != changed:
-		t.Fatalf("%s, and the merge of %s changes: %t", why.Reason, f.Label, changed)
-	case changed && shows != (why.Reason == guard.Shown):
-		t.Fatalf("%s, and the label is %s after %s", why.Reason, current.Label, f.Label)
-	case why.Reason == guard.Hidden && why.By != current:
+		t.Fatalf("%s, and the merge of %s changes: %t", why.Result, f.Label, changed)
+	case changed && shows != (why.Result == guard.Shown):
+		t.Fatalf("%s, and the label is %s after %s", why.Result, current.Label, f.Label)
+	case why.Result == guard.Hidden && why.By != current:
 		t.Fatalf("hidden by %v, and the label is %v", why.By, current)
-	case f.Over && changed != (why.Reason == guard.Ended):
-		t.Fatalf("%s, of an end whose merge changes: %t", why.Reason, changed)
-	case why.Reason != guard.Shown && why.Reason != guard.Ended && why.By == guard.Record{}:
-		t.Fatalf("%s without the record that prevails", why.Reason)
+	case f.Over && changed != (why.Result == guard.Ended):
+		t.Fatalf("%s, of an end whose merge changes: %t", why.Result, changed)
+	case why.Result != guard.Shown && why.Result != guard.Ended && why.By == guard.Record{}:
+		t.Fatalf("%s without the record that prevails", why.Result)
 	}
 }
 
@@ -73,7 +73,7 @@ func TestWhy(t *testing.T) {
 	for name, c := range map[string]struct {
 		known []message.Fact
 		fact  message.Fact
-		want  guard.Reason
+		want  guard.Result
 		by    string
 	}{
 		"first":                          {nil, state(t, "running", 5), guard.Shown, ""},
@@ -92,7 +92,7 @@ func TestWhy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			why := merge(c.known...).Why(c.fact)
-			g.Expect(why.Reason).To(Equal(c.want))
+			g.Expect(why.Result).To(Equal(c.want))
 			g.Expect(why.By.Label).To(Equal(c.by))
 		})
 	}
