@@ -24,6 +24,9 @@ type Explanation struct {
 	Region, RegionBy string
 	// RoleARN of the calls to EC2 for the group; empty for the hub's own identity.
 	RoleARN string
+	// Role is the ARN of the role with which EC2 is called for its cluster; empty for the hub's own
+	// identity. RoleRefused is why the role of its cluster's identity is not used; empty if it is, or if there is none.
+	Role, RoleRefused string
 	// Values of its capacity annotations.
 	Values []annotation.Value
 	// Why, in one sentence.
@@ -46,6 +49,10 @@ func Explain(ctx context.Context, c client.Reader, group *unstructured.Unstructu
 	}
 	if role, err := roleOf(ctx, c, from.where); err == nil {
 		e.RoleARN = role.ARN
+	}
+	// What the user may not read is not shown: the rest is useful without it.
+	if role, refused, err := capa.RoleOf(ctx, c, from.where.IdentityOf); err == nil {
+		e.Role, e.RoleRefused = role.ARN, refused
 	}
 	switch {
 	case errors.Is(err, errForeign):

@@ -155,6 +155,12 @@ func (c *Config) Close() { c.http.GetTransport().CloseIdleConnections() }
 
 // assumed returns the credentials of a role; all callers share them.
 func (c *Config) assumed(role Role) aws.CredentialsProvider {
+	c.mu.Lock()
+	known, found := c.roles.Get(role)
+	c.mu.Unlock()
+	if found {
+		return known.(aws.CredentialsProvider)
+	}
 	by := c.sts
 	if source := role.Source(); source != (Role{}) {
 		by = sts.NewFromConfig(c.In(c.base.Region, source))

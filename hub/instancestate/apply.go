@@ -66,6 +66,7 @@ func fail(works []work) {
 // write patches an object if works change it. It returns the object's state after that.
 func (r *Labeler) write(ctx context.Context, key owner.Key, works []work) (seen, error) {
 	at, err := r.current(ctx, key)
+	reread := false
 	for range attempts {
 		if err != nil || at.deleting {
 			return at, err
@@ -76,6 +77,9 @@ func (r *Labeler) write(ctx context.Context, key owner.Key, works []work) (seen,
 		}
 		if c == nil {
 			r.metrics.noops.Add(float64(len(works)))
+			if reread {
+				r.writer.wrote(key, at) // Another replica wrote it, and no watch has delivered it.
+			}
 			return at, nil
 		}
 		if err := c.declare(at, r.Clock.Now()); err != nil {
@@ -98,7 +102,7 @@ func (r *Labeler) write(ctx context.Context, key owner.Key, works []work) (seen,
 		if next.uid != at.uid || next.instance() != at.instance() && slices.ContainsFunc(works, func(w work) bool { return !w.repair && w.fact.InstanceID != next.instance() }) {
 			return at, errReplaced
 		}
-		at = next
+		at, reread = next, true
 	}
 	return at, fmt.Errorf("%d patches in a row conflicted with other writes of the object; SQS delivers its events again", attempts)
 }

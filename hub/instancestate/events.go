@@ -111,7 +111,7 @@ func (t *eventRecorder) forbidden(ctx context.Context, key owner.Key, at seen, m
 		return
 	}
 	t.about(ctx, key, at, corev1.EventTypeWarning, ReasonRemediationForbidden, func() string {
-		return fmt.Sprintf("Machine %s/%s is not annotated for remediation, and the message of the event stays in the queue: %v; give the hub the verb patch on machines (in a self-managed cluster: config/rbac/self-managed), or remove remediate of the source",
+		return fmt.Sprintf("Machine %s/%s is not annotated for remediation, and the message of the event is retried until it is a dead letter: %v; give the hub the verb patch on machines (in a self-managed cluster: config/rbac/self-managed), or remove remediate of the source",
 			key.Namespace, machine, why)
 	})
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/capstan-hub/capstan/hub/instancestate/guard"
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
 	"github.com/capstan-hub/capstan/hub/instancestate/owner"
-	"github.com/capstan-hub/capstan/internal/capa"
 )
 
 // consider returns what the hub would do with the body of a message that SQS receives now.
@@ -114,7 +113,7 @@ func (x *explaining) effect(ctx context.Context, index *owner.Index, a arrival, 
 	case verdict == owner.Unplaced && !hasKey(found, x.object.Key):
 		return fmt.Sprintf("Whether it is accepted is not known: the account and region of the object cannot be read: %v.", x.unplaced)
 	case verdict == owner.Unknown:
-		return fmt.Sprintf("It waits, and has no effect after that: several AWSMachinePools are named %s, and the ARN of none is known.", f.GroupName)
+		return fmt.Sprintf("It waits, and has no effect after that: several pools may be of group %s, and none is known to be.", f.GroupName)
 	case !hasKey(found, x.object.Key):
 		o := found[0]
 		return fmt.Sprintf("It does not change this object: it labels %s %s/%s.", o.Key.Kind.Kind, o.Namespace, o.Name)
@@ -211,7 +210,7 @@ func (x *explaining) stranger(m message.Message) string {
 	f := m.Facts[0]
 	switch {
 	case f.Kind.Group() && !x.object.Pool():
-		return fmt.Sprintf("It is not about this object: an event of Auto Scaling labels the %s of group %s.", capa.AWSMachinePool.Kind, f.GroupName)
+		return fmt.Sprintf("It is not about this object: an event of Auto Scaling labels the pool of group %s.", f.GroupName)
 	case f.Kind.Group():
 		return fmt.Sprintf("It is not about this object: it is about group %s, and this object has %s.", or(f.GroupARN, f.GroupName), x.Group)
 	}
@@ -240,13 +239,14 @@ func ignored(m message.Message) string {
 		return "its state is none that the label can show"
 	case "service", "category":
 		return "only scheduled changes of EC2 of AWS Health change a label"
-	case "resolved":
-		return "the maintenance is closed or resolved; the label stays until the instance's next state"
 	case "no-instances":
 		return "it affects no instance any more"
 	case "transition":
 		return "this notification of Auto Scaling changes no label"
 	case "test":
+		if m.Event.Source == message.TestSource {
+			return "it is the test event of `capstan aws-eventing check`"
+		}
 		return "it is Auto Scaling's test of a new target"
 	}
 	return "it is an envelope of SNS without an event"

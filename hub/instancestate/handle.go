@@ -68,6 +68,8 @@ type handlers struct {
 		open map[string]int
 		// done are the ids of processed events.
 		done *lru.Cache
+		// unreported are the ids of open events that were not reported on an object that is not followed any more.
+		unreported *lru.Cache
 	}
 }
 
@@ -91,6 +93,7 @@ func (h *handlers) add(name string, wake func(Woken)) {
 	s := &h.lockedState
 	if s.wake == nil {
 		s.wake, s.behind, s.open, s.done = map[string]func(Woken){}, map[owner.Key]*awaited{}, map[string]int{}, lru.New(remembers)
+		s.unreported = lru.New(remembers)
 	}
 	s.wake[name] = wake
 }
@@ -190,11 +193,15 @@ func (h *handlers) settleLocked(a *awaited, what outcome) []func(outcome) {
 		return nil
 	}
 	a.settled, a.then = true, nil
+	if what != acknowledged {
+		s.unreported.Add(a.event, nil)
+	}
 	if s.open[a.event]--; s.open[a.event] == 0 {
 		delete(s.open, a.event)
-		if what == acknowledged {
+		if _, some := s.unreported.Get(a.event); !some {
 			s.done.Add(a.event, nil)
 		}
+		s.unreported.Remove(a.event)
 	}
 	return then
 }

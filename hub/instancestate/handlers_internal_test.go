@@ -13,7 +13,7 @@ import (
 // the object is only not followed any more, and then its event does not count as processed.
 func TestForgottenObjects(t *testing.T) {
 	key := owner.Key{Kind: capa.AWSMachine, Namespace: "a", Name: "m"}
-	for what, processed := range map[outcome]bool{acknowledged: true, released: false} {
+	for what, processed := range map[outcome]bool{acknowledged: true, released: false} { //nolint:exhaustive // A failed one is not forgotten.
 		g := NewWithT(t)
 		var h handlers
 		h.add("drainer", func(Woken) {})

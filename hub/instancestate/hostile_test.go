@@ -221,7 +221,7 @@ func TestAnotherInstance(t *testing.T) {
 	w.awaits(m).Should(Equal("running"), "this state is polled, and the label was of another instance")
 }
 
-// The hub may not annotate Machines: it says so once, and the message stays in the queue until the
+// The hub may not annotate Machines: it says so once, and the message is retried until the
 // right is given. Then the Machine is annotated once, also if the message is delivered again.
 func TestRemediationForbidden(t *testing.T) {
 	t.Parallel()

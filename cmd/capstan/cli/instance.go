@@ -41,9 +41,12 @@ func hubNamespace(f *pflag.FlagSet, what string) *string {
 
 func newExplainInstance(kind schema.GroupKind) *cobra.Command {
 	var event string
-	name, of := strings.ToLower(kind.Kind), "instance"
-	if kind != capa.AWSMachine {
-		of = "Auto Scaling group"
+	name, of := strings.ToLower(kind.Kind), "Auto Scaling group"
+	switch kind {
+	case capa.AWSMachine:
+		of = "instance"
+	case capa.ROSAMachinePool:
+		of = "instances"
 	}
 	c := &cobra.Command{
 		Use:   name + " NAMESPACE/NAME|NAME",

@@ -151,6 +151,12 @@ func writeNodeGroup(out io.Writer, name string, e annotator.Explanation, catalog
 	if catalogue != "" {
 		fmt.Fprintf(b, "  catalogue of %s: %s\n", e.Region, catalogue)
 	}
+	switch {
+	case e.RoleRefused != "":
+		fmt.Fprintf(b, "  role     the hub's own identity: %s\n", e.RoleRefused)
+	case e.Role != "":
+		fmt.Fprintf(b, "  role     %s\n", e.Role)
+	}
 	if len(e.Values) > 0 {
 		b.WriteString("\n")
 		table := tabwriter.NewWriter(b, 0, 0, columnGap, ' ', 0)

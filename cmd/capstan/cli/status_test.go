@@ -10,7 +10,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
@@ -166,7 +168,12 @@ func (from *readFrom) explainNodeGroup(t *testing.T) {
 
 	create("AWSMachineTemplate", infrastructure+"/v1beta2", "web", map[string]any{"template": map[string]any{"spec": map[string]any{"instanceType": "m5.large"}}})
 	g.Expect(explain()).To(ContainSubstring("Why: RegionUnknown: unable to determine AWS region"))
-	create("AWSCluster", infrastructure+"/v1beta2", "dev", map[string]any{"region": "eu-west-1"})
+	infra := create("AWSCluster", infrastructure+"/v1beta2", "dev", map[string]any{"region": "eu-west-1", "identityRef": map[string]any{"kind": "AWSClusterRoleIdentity", "name": "groups"}})
+	g.Expect(explain()).To(ContainSubstring("  role     the hub's own identity: AWSClusterRoleIdentity groups does not exist: "))
+	identity := from.put(t, infrastructure+"/v1beta2", "AWSClusterRoleIdentity", "", "groups", nil, map[string]any{"roleARN": "arn:aws:iam::111122223333:role/groups", "allowedNamespaces": map[string]any{}})
+	g.Expect(explain()).To(ContainSubstring("\n  role     arn:aws:iam::111122223333:role/groups\n"))
+	g.Expect(c.Patch(t.Context(), infra, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"identityRef":null}}`)))).To(Succeed())
+	g.Expect(c.Delete(t.Context(), identity)).To(Succeed())
 	g.Expect(explain()).To(And(ContainSubstring("  made of  m5.large\n  region   eu-west-1, by AWSCluster dev\n"),
 		ContainSubstring("Why: nothing has been written yet, and there is no Event: the hub waits for EC2's answer about m5.large in eu-west-1")))
 

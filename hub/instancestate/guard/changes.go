@@ -8,9 +8,9 @@ import (
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
 )
 
-// maxChanges is how many scheduled changes of an instance or group are kept: the newest ones. AWS
-// announces one or two at a time for an instance.
-const maxChanges = 16
+// maxChanges is how many scheduled changes of an instance, or of the instances of a group, are kept: the
+// newest ones. AWS announces one or two at a time for an instance. An annotation of 64 has about 20 KiB.
+const maxChanges = 64
 
 // changes are the scheduled changes of an instance, or of the instances of a group: of each one the
 // newest record, which may say that it is over, ordered by change and instance. A record that is over

@@ -2,6 +2,7 @@ package guard_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -40,20 +41,38 @@ func TestGroupChanges(t *testing.T) {
 	}
 }
 
-// The newest sixteen scheduled changes are kept, however many are announced.
+// The newest 64 scheduled changes are kept, however many are announced.
 func TestManyChanges(t *testing.T) {
 	g := NewWithT(t)
 	var i guard.Instance
 	for n := range 100 {
 		i, _ = i.Merge(planned(t, fmt.Sprint("change-", n), false, n))
 	}
-	g.Expect(i.Changes).To(HaveLen(16))
-	_, changed := i.Merge(planned(t, "change-3", true, 50))
-	g.Expect(changed).To(BeFalse(), "sixteen others are newer")
+	g.Expect(i.Changes).To(HaveLen(64))
+	_, changed := i.Merge(planned(t, "change-3", true, 30))
+	g.Expect(changed).To(BeFalse(), "64 others are newer")
 	for n := range 100 {
 		i, _ = i.Merge(planned(t, fmt.Sprint("change-", n), true, 100+n))
 	}
 	g.Expect(i.Label()).To(BeEmpty())
+}
+
+// More scheduled changes than are kept give the same result in any order, any number of times.
+func TestManyChangesInAnyOrder(t *testing.T) {
+	g := NewWithT(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	var facts []message.Fact
+	for n := range 200 {
+		facts = append(facts, planned(t, fmt.Sprint("change-", random.IntN(100)), random.IntN(2) == 0, random.IntN(300)))
+		if n%10 == 0 {
+			facts = append(facts, facts[random.IntN(len(facts))])
+		}
+	}
+	want := merge(facts...).String()
+	for range 50 {
+		random.Shuffle(len(facts), func(i, j int) { facts[i], facts[j] = facts[j], facts[i] })
+		g.Expect(merge(facts...).String()).To(Equal(want))
+	}
 }
 
 // A scheduled change in an annotation of an earlier version names no event of Health. The next fact about a scheduled change

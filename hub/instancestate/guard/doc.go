@@ -27,5 +27,5 @@
 // notice hides a newer rebalance recommendation, and a state arrives that is between
 // them, the label would depend on the order. So an Instance has the newest state and, of
 // each kind of notice, the newest one that is newer than the state: at most four records, and at
-// most sixteen of scheduled changes.
+// most 64 of scheduled changes.
 package guard

@@ -61,9 +61,9 @@ func parts(name string, argument any) ([]reference, error) {
 		}
 		return all, nil
 	default:
-		return nil, fmt.Errorf("Template error: the function %s is not simulated", name) //nolint:staticcheck // The text of AWS.
+		return nil, fmt.Errorf("Template error: the function %s is not simulated", name)
 	}
-	return nil, fmt.Errorf("Template error: the argument %v of %s is not simulated", argument, name) //nolint:staticcheck // The text of AWS.
+	return nil, fmt.Errorf("Template error: the argument %v of %s is not simulated", argument, name)
 }
 
 // inText returns the reference of a placeholder.
@@ -95,7 +95,7 @@ func references(v any, t *template) ([]string, error) {
 				return nil, unresolved(r.name)
 			}
 			if r.attribute != "" && !slices.Contains(kinds[d.kind].attributes, r.attribute) {
-				return nil, fmt.Errorf("Template error: resource %s does not support attribute type %s in Fn::GetAtt", r.name, r.attribute) //nolint:staticcheck // The text of AWS.
+				return nil, fmt.Errorf("Template error: resource %s does not support attribute type %s in Fn::GetAtt", r.name, r.attribute)
 			}
 			found = append(found, r.name)
 		}

@@ -223,7 +223,7 @@ func value(n *yaml.Node) (any, error) {
 }
 
 func plain(n *yaml.Node) (any, error) {
-	switch n.Kind {
+	switch n.Kind { //nolint:exhaustive // Documents and aliases have been resolved.
 	case yaml.MappingNode:
 		m := map[string]any{}
 		for i := 0; i < len(n.Content); i += 2 {

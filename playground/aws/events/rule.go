@@ -232,7 +232,7 @@ func checkTarget(c *aws.Call, t target) *aws.Fault {
 func (s *Service) removeTargets(c *aws.Call) (any, *aws.Fault) {
 	var in struct {
 		Rule, EventBusName string
-		Ids                []string
+		IDs                []string `json:"Ids"`
 		Force              bool
 	}
 	if fault := decode(c, &in); fault != nil {
@@ -245,7 +245,7 @@ func (s *Service) removeTargets(c *aws.Call) (any, *aws.Fault) {
 		return nil, fault
 	}
 	failures := []failedEntry{}
-	for _, id := range in.Ids {
+	for _, id := range in.IDs {
 		if _, has := r.targets[id]; !has {
 			failures = append(failures, failedEntry{id, "ResourceNotFoundException", "Rule " + r.Name + " does not have target " + id + "."})
 		}
