@@ -115,7 +115,7 @@ func (p *Plan) create(ctx context.Context, template string) error {
 		in.ChangeSetType, in.DeploymentMode = types.ChangeSetTypeUpdate, types.DeploymentModeRevertDrift
 	}
 	out, err := p.stacks.CreateChangeSet(ctx, in)
-	if err != nil && in.DeploymentMode != "" && strings.Contains(err.Error(), "DeploymentMode") {
+	if err != nil && in.DeploymentMode != "" && strings.Contains(strings.ToLower(err.Error()), "deploymentmode") {
 		p.Warnings = append(p.Warnings, "CloudFormation has no drift-aware change sets here: what was changed by hand is not set back; if check reports such a change, undo it by hand, or delete and apply")
 		in.DeploymentMode = ""
 		out, err = p.stacks.CreateChangeSet(ctx, in)

@@ -24,8 +24,8 @@ func CallerRights() Rights {
 			"cloudformation:DescribeStackEvents", "cloudformation:ExecuteChangeSet", "cloudformation:GetTemplate",
 			"events:PutRule", "events:PutTargets", "events:RemoveTargets",
 			"iam:AttachRolePolicy", "iam:CreatePolicy", "iam:CreatePolicyVersion", "iam:CreateRole", "iam:DeletePolicyVersion", "iam:DetachRolePolicy",
-			"iam:ListPolicyVersions", "iam:PassRole", "iam:PutRolePolicy", "iam:UpdateAssumeRolePolicy", "iam:UpdateRole",
-			"sqs:CreateQueue", "sqs:SetQueueAttributes",
+			"iam:ListEntitiesForPolicy", "iam:ListPolicyVersions", "iam:ListRolePolicies", "iam:PassRole", "iam:PutRolePolicy", "iam:UpdateAssumeRolePolicy", "iam:UpdateRole",
+			"sqs:CreateQueue", "sqs:ListQueueTags", "sqs:SetQueueAttributes",
 		},
 		Delete: []string{
 			"cloudformation:DeleteStack", "cloudformation:DescribeStackEvents",

@@ -21,15 +21,17 @@ const (
 type change struct {
 	action, logical, physical, kind string
 	replacement                     string
-	details                         []detail
+	// drift status of the resource; empty without drift.
+	drift   string
+	details []detail
 }
 
-// detail of a change: a property that differs, or that refers to a replaced resource.
+// detail of a change: a property that differs or has drifted, or that refers to a replaced resource.
 type detail struct{ property, recreation, evaluation, source string }
 
 // changesOf returns the changes from a stack to a template, in the order of their execution:
-// removed resources are last.
-func changesOf(st *stack, t *template, tags map[string]string) []change {
+// removed resources are last. Resources that have drifted are changed, too.
+func changesOf(st *stack, t *template, tags map[string]string, drifted map[string]drift) []change {
 	var all []change
 	replaced := map[string]bool{}
 	for _, logical := range t.order {
@@ -49,6 +51,9 @@ func changesOf(st *stack, t *template, tags map[string]string) []change {
 		slices.Sort(names)
 		for _, name := range slices.Compact(names) {
 			c.compare(name, old[name], now[name], replaced, t)
+		}
+		if d, has := drifted[logical]; has {
+			c.add(d)
 		}
 		replaced[logical] = c.replacement == always
 		if len(c.details) > 0 {

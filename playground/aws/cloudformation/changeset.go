@@ -1,7 +1,6 @@
 package cloudformation
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -41,6 +40,9 @@ type changeSet struct {
 	tags                      map[string]string
 	template                  *template
 	changes                   []change
+	// mode is the deployment mode; drifted are the resources that it reverts, by logical id.
+	mode    string
+	drifted map[string]drift
 }
 
 var stackName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,127}$`)
@@ -54,8 +56,12 @@ func (s *Service) createChangeSetLocked(c *aws.Call) (any, *aws.Fault) {
 	if err != nil {
 		return nil, invalid("%s", err)
 	}
+	mode := c.Form.Get(modeParameter)
+	if c.Form.Has(modeParameter) && mode != revertDrift {
+		return nil, invalid("1 validation error detected: Value '%s' at 'deploymentMode' failed to satisfy constraint: Member must satisfy enum value set: [%s]", mode, revertDrift)
+	}
 	cs := &changeSet{
-		name: set, description: c.Form.Get(descriptionKey), template: t, capabilities: numbered(c.Form, capabilitiesParameter),
+		name: set, mode: mode, description: c.Form.Get(descriptionKey), template: t, capabilities: numbered(c.Form, capabilitiesParameter),
 		id:     fmt.Sprintf("arn:aws:cloudformation:%s:%s:changeSet/%s/%s", c.Region, c.Account, set, uuid.NewString()),
 		status: createInProgress, execution: unavailable, created: c.Server.Clock().Now(),
 	}
@@ -71,11 +77,7 @@ func (s *Service) createChangeSetLocked(c *aws.Call) (any, *aws.Fault) {
 		cs.tags = st.tags
 	}
 	st.changeSets = append(st.changeSets, cs)
-	c.Server.Go(func(ctx context.Context) {
-		if wait(ctx, c.Server, s.pace) {
-			s.finish(st, cs)
-		}
-	})
+	s.startLocked(c, st, func(r *run) { r.plan(cs) })
 	return struct {
 		ID      string `xml:"Id"`
 		StackID string `xml:"StackId"`
@@ -151,11 +153,28 @@ func formTags(c *aws.Call) map[string]string {
 	return tags
 }
 
-// finish computes the changes of a change set.
-func (s *Service) finish(st *stack, cs *changeSet) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	cs.changes = changesOf(st, cs.template, cs.tags)
+// plan computes the changes of a change set.
+func (r *run) plan(cs *changeSet) {
+	if r.ended() {
+		return
+	}
+	var drifted map[string]drift
+	var err error
+	if cs.mode == revertDrift {
+		drifted, err = r.drift()
+	}
+	if r.ctx.Err() != nil {
+		return
+	}
+	r.service.mu.Lock()
+	defer r.service.mu.Unlock()
+	st := r.stack
+	if err != nil {
+		cs.status, cs.reason, cs.execution = failed, err.Error(), unavailable
+		return
+	}
+	cs.drifted = drifted
+	cs.changes = changesOf(st, cs.template, cs.tags, drifted)
 	cs.status, cs.execution = createComplete, available
 	if !cs.create && len(cs.changes) == 0 && !outputsDiffer(st.template, cs.template) && maps.Equal(st.tags, cs.tags) {
 		cs.status, cs.reason, cs.execution = failed, noChanges, unavailable
@@ -202,6 +221,7 @@ type (
 		StackID         string `xml:"StackId"`
 		StackName       string
 		Description     string `xml:",omitempty"`
+		DeploymentMode  string `xml:",omitempty"`
 		CreationTime    string
 		ExecutionStatus string
 		Status          string
@@ -220,9 +240,11 @@ type (
 		LogicalResourceID  string `xml:"LogicalResourceId"`
 		PhysicalResourceID string `xml:"PhysicalResourceId,omitempty"`
 		ResourceType       string
-		Replacement        string         `xml:",omitempty"`
-		Scope              []string       `xml:"Scope>member"`
-		Details            []changeDetail `xml:"Details>member"`
+		Replacement        string `xml:",omitempty"`
+		// ResourceDriftStatus is only set in drift-aware change sets.
+		ResourceDriftStatus string         `xml:",omitempty"`
+		Scope               []string       `xml:"Scope>member"`
+		Details             []changeDetail `xml:"Details>member"`
 	}
 	changeDetail struct {
 		Target struct {
@@ -244,7 +266,7 @@ func (s *Service) describeChangeSetLocked(c *aws.Call) (any, *aws.Fault) {
 		return nil, fault
 	}
 	out := describedChangeSet{
-		ChangeSetName: cs.name, ChangeSetID: cs.id, StackID: st.id, StackName: st.name, Description: cs.description, CreationTime: timestamp(cs.created),
+		ChangeSetName: cs.name, ChangeSetID: cs.id, StackID: st.id, StackName: st.name, Description: cs.description, DeploymentMode: cs.mode, CreationTime: timestamp(cs.created),
 		ExecutionStatus: cs.execution, Status: cs.status, StatusReason: cs.reason, Capabilities: cs.capabilities, Tags: listOf(cs.tags), NextToken: next,
 	}
 	for _, ch := range page {
@@ -254,7 +276,7 @@ func (s *Service) describeChangeSetLocked(c *aws.Call) (any, *aws.Fault) {
 }
 
 func (c change) described() resourceChange {
-	r := resourceChange{Action: c.action, LogicalResourceID: c.logical, PhysicalResourceID: c.physical, ResourceType: c.kind, Replacement: c.replacement}
+	r := resourceChange{Action: c.action, LogicalResourceID: c.logical, PhysicalResourceID: c.physical, ResourceType: c.kind, Replacement: c.replacement, ResourceDriftStatus: c.drift}
 	for _, d := range c.details {
 		one := changeDetail{Evaluation: d.evaluation, ChangeSource: d.source}
 		one.Target.Attribute, one.Target.Name, one.Target.RequiresRecreation = propertiesKey, d.property, d.recreation

@@ -27,7 +27,7 @@ var roleKind = kind{
 		return "arn:aws:iam::" + e.account + ":role/" + physical
 	},
 	iam: true, named: "RoleName",
-	create: createRole, update: updateRole, remove: removeRole,
+	create: createRole, update: updateRole, read: readRole, remove: removeRole,
 }
 
 // roleProperties of AWS::IAM::Role.
@@ -138,7 +138,7 @@ var managedPolicyKind = kind{
 	attributes: []string{"PolicyArn"},
 	attribute:  func(_ environment, physical, _ string) string { return physical },
 	iam:        true, named: "ManagedPolicyName",
-	create: createManagedPolicy, update: updateManagedPolicy, remove: removeManagedPolicy,
+	create: createManagedPolicy, update: updateManagedPolicy, read: readManagedPolicy, remove: removeManagedPolicy,
 }
 
 // managedPolicyProperties of AWS::IAM::ManagedPolicy.

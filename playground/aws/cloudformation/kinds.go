@@ -32,6 +32,9 @@ type kind struct {
 	// then and must be deleted.
 	create func(ctx context.Context, w *worker, logical string, p map[string]any) (physical string, err error)
 	update func(ctx context.Context, w *worker, physical string, before, p map[string]any) error
+	// read returns the live values of the properties p, and may return others. Its error is one
+	// of notFound if the resource does not exist.
+	read func(ctx context.Context, w *worker, physical string, p map[string]any) (map[string]any, error)
 	// remove deletes the resource. It succeeds if the resource does not exist.
 	remove func(ctx context.Context, w *worker, physical string, p map[string]any) error
 }

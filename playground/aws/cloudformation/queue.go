@@ -38,7 +38,7 @@ var queueKind = kind{
 		return "arn:aws:sqs:" + e.region + ":" + e.account + ":" + queueNameOf(physical)
 	},
 	tagged: true,
-	create: createQueue, update: updateQueue,
+	create: createQueue, update: updateQueue, read: readQueue,
 	remove: func(ctx context.Context, w *worker, physical string, _ map[string]any) error {
 		_, err := w.queues.DeleteQueue(ctx, &sqsapi.DeleteQueueInput{QueueUrl: &physical})
 		return ignoreMissing(err)
@@ -153,6 +153,7 @@ var queuePolicyKind = kind{
 		_, err := setQueuePolicy(ctx, w, p, before)
 		return err
 	},
+	read: readQueuePolicy,
 	remove: func(ctx context.Context, w *worker, _ string, p map[string]any) error {
 		_, err := setQueuePolicy(ctx, w, nil, p)
 		return err

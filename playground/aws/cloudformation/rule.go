@@ -20,7 +20,7 @@ var ruleKind = kind{
 	attribute: func(e environment, physical, _ string) string {
 		return "arn:aws:events:" + e.region + ":" + e.account + ":rule/" + physical
 	},
-	create: createRule,
+	create: createRule, read: readRule,
 	update: func(ctx context.Context, w *worker, physical string, before, p map[string]any) error {
 		old, err := ruleOf(before)
 		if err != nil {

@@ -18,7 +18,7 @@ import (
 // sessionTime is the lifetime of the credentials for the calls of a run.
 const sessionTime = 12 * time.Hour
 
-// run is the work of a stack: an execution of a change set, or a deletion.
+// run is the work of a stack: the plan or the execution of a change set, or a deletion.
 type run struct {
 	service *Service
 	server  *aws.Server
@@ -83,6 +83,13 @@ func (r *run) forget(logical string) {
 	r.service.mu.Lock()
 	defer r.service.mu.Unlock()
 	delete(r.stack.resources, logical)
+}
+
+// keep restores a resource of the stack after the rollback of its creation.
+func (r *run) keep(res resource) {
+	r.service.mu.Lock()
+	defer r.service.mu.Unlock()
+	r.stack.resources[res.logical] = &res
 }
 
 // outputs returns the resolved outputs of a template.
@@ -177,6 +184,11 @@ func (r *run) removeAll(complete, failure string, also func()) {
 type step struct {
 	before *resource
 	after  resource
+	// live are the properties that the resource had before the step; with drift, those of before
+	// differ.
+	live map[string]any
+	// missing is the resource of the stack that did not exist, and was created again.
+	missing *resource
 }
 
 // replaces reports whether the step replaced the resource by another one.
@@ -239,10 +251,21 @@ func (r *run) change(cs *changeSet, logical string) (*step, error) {
 	kind := cs.template.resources[logical].kind
 	p := r.properties(cs.template, cs.tags, logical)
 	before := r.worker.resources[logical]
-	if before != nil && equal(before.properties, p) {
+	d, drifted := cs.drifted[logical]
+	if before != nil && !drifted && equal(before.properties, p) {
 		return nil, nil
 	}
-	if before == nil || needsReplacement(kind, before.properties, p) {
+	var missing *resource
+	if d.missing {
+		before, missing = nil, before
+	}
+	var live map[string]any
+	if before != nil {
+		if live = d.live; !drifted {
+			live = before.properties
+		}
+	}
+	if before == nil || needsReplacement(kind, live, p) {
 		progress, complete, failure := createInProgress, createComplete, createFailed
 		if before != nil {
 			progress, complete, failure = updateInProgress, updateComplete, updateFailed
@@ -254,17 +277,17 @@ func (r *run) change(cs *changeSet, logical string) (*step, error) {
 		if err != nil && before != nil && res.physical == "" {
 			res.physical = before.physical // The old one is still in use.
 		}
-		return &step{before, res}, err
+		return &step{before, res, live, missing}, err
 	}
 	res := resource{logical: logical, kind: kind, physical: before.physical, properties: p}
 	r.setResource(res, updateInProgress, "")
 	r.worker.resources[logical] = &res
-	if err := kinds[kind].update(r.ctx, r.worker, res.physical, before.properties, p); err != nil {
+	if err := kinds[kind].update(r.ctx, r.worker, res.physical, live, p); err != nil {
 		r.setResource(res, updateFailed, reason(err))
-		return &step{before, res}, err
+		return &step{before, res, live, nil}, err
 	}
 	r.setResource(res, updateComplete, "")
-	return &step{before, res}, nil
+	return &step{before, res, live, nil}, nil
 }
 
 func needsReplacement(kind string, before, p map[string]any) bool {
@@ -276,7 +299,8 @@ func needsReplacement(kind string, before, p map[string]any) bool {
 	return false
 }
 
-// rollBack undoes the steps of an update.
+// rollBack undoes the steps of an update. Resources that had drifted get their state from before
+// the update, as in AWS.
 func (r *run) rollBack(cs *changeSet, steps []step, why string) {
 	r.setStack(updateRollbackInProgress, why, nil)
 	for _, s := range slices.Backward(steps) {
@@ -289,7 +313,7 @@ func (r *run) rollBack(cs *changeSet, steps []step, why string) {
 		r.worker.resources[s.before.logical] = s.before
 		if !s.replaces() {
 			r.setResource(s.after, updateInProgress, "")
-			if err := kinds[s.after.kind].update(r.ctx, r.worker, s.before.physical, s.after.properties, s.before.properties); err != nil {
+			if err := kinds[s.after.kind].update(r.ctx, r.worker, s.before.physical, s.after.properties, s.live); err != nil {
 				r.setResource(s.after, updateFailed, reason(err))
 				r.setStack(updateRollbackFailed, fmt.Sprintf("The following resource(s) failed to update: [%s]. ", s.after.logical), func() { cs.execution = executeFailed })
 				return
@@ -307,6 +331,9 @@ func (r *run) rollBack(cs *changeSet, steps []step, why string) {
 			if !r.cleanUp(s.after, s.before == nil) {
 				return
 			}
+		}
+		if s.missing != nil {
+			r.keep(*s.missing)
 		}
 	}
 	r.setStack(updateRollbackComplete, "", func() { cs.execution = executeFailed })

@@ -67,6 +67,7 @@ const (
 	tokenParameter     = "NextToken"
 	logicalParameter   = "LogicalResourceId"
 	requestParameter   = "ClientRequestToken"
+	modeParameter      = "DeploymentMode"
 	// Prefixes of parameters that are lists.
 	capabilitiesParameter = "Capabilities.member."
 	tagsParameter         = "Tags.member."
@@ -74,7 +75,7 @@ const (
 
 var actions = map[string]action{
 	"CreateChangeSet": {(*Service).createChangeSetLocked, []string{
-		stackParameter, changeSetParameter, typeParameter, bodyParameter, descriptionKey, requestParameter, capabilitiesParameter, tagsParameter,
+		stackParameter, changeSetParameter, typeParameter, bodyParameter, descriptionKey, requestParameter, modeParameter, capabilitiesParameter, tagsParameter,
 	}},
 	"DescribeChangeSet":      {(*Service).describeChangeSetLocked, []string{stackParameter, changeSetParameter, tokenParameter}},
 	"ExecuteChangeSet":       {(*Service).executeChangeSetLocked, []string{stackParameter, changeSetParameter, requestParameter}},

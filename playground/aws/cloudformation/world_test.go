@@ -89,13 +89,17 @@ func template(t *testing.T, name string) string {
 }
 
 // changeSet creates a change set with the stack's name, and waits for it.
-func (a *account) changeSet(stack, body string, kind types.ChangeSetType) (*api.DescribeChangeSetOutput, error) {
+func (a *account) changeSet(stack, body string, kind types.ChangeSetType, mode ...types.DeploymentMode) (*api.DescribeChangeSetOutput, error) {
 	a.Helper()
 	count++
 	name := fmt.Sprintf("change-%d", count)
-	_, err := a.CreateChangeSet(a.Context(), &api.CreateChangeSetInput{
+	in := &api.CreateChangeSetInput{
 		StackName: &stack, ChangeSetName: &name, ChangeSetType: kind, TemplateBody: &body, Capabilities: capabilities,
-	})
+	}
+	if len(mode) > 0 {
+		in.DeploymentMode = mode[0]
+	}
+	_, err := a.CreateChangeSet(a.Context(), in)
 	if err != nil {
 		return nil, err
 	}
@@ -113,10 +117,10 @@ func (a *account) changeSet(stack, body string, kind types.ChangeSetType) (*api.
 var count int
 
 // deploy creates or changes a stack, and returns it when the work has ended.
-func (a *account) deploy(stack, body string, kind types.ChangeSetType) types.Stack {
+func (a *account) deploy(stack, body string, kind types.ChangeSetType, mode ...types.DeploymentMode) types.Stack {
 	a.Helper()
 	g := NewWithT(a.T)
-	set, err := a.changeSet(stack, body, kind)
+	set, err := a.changeSet(stack, body, kind, mode...)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(set.Status).To(Equal(types.ChangeSetStatusCreateComplete), "%s", sdk.ToString(set.StatusReason))
 	_, err = a.ExecuteChangeSet(a.Context(), &api.ExecuteChangeSetInput{ChangeSetName: set.ChangeSetId})
