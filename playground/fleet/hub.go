@@ -98,7 +98,7 @@ func (f *Fleet) startHub(ctx context.Context, logger logr.Logger, parts *parts) 
 		AllowLoopback:           true,
 		AllowLoopbackGit:        true,
 		AWS:                     f.cloud.config,
-		Annotator:               hub.Annotator{AWS: f.cloud.config},
+		Annotator:               hub.Annotator{AWS: f.cloud.config, Namespace: hubNamespace},
 		Eventing: hub.Eventing{
 			Name: "playground", NATSURL: f.bus.server.URL(), AllowLoopback: true, APIBindAddress: at.api,
 			SQSSourceNamespaces: []string{hubNamespace}, SQSSinkNamespaces: []string{hubNamespace},
