@@ -16,6 +16,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 )
 
 // waveHistory is a random history of the clusters of an environment in waves. Each cluster has a manifest of its own: it gets
@@ -212,7 +213,8 @@ func TestHistoriesOfWaves(t *testing.T) {
 		for name := range now.Status.Environments {
 			for _, one := range w.into(ctx, name) {
 				of := key{name, one.Spec.Source.Environment, one.Spec.Revision, one.Spec.Source.Sequence}
-				if was, twice := before[of]; twice {
+				// One of which a cluster moved before it was sent is made again for those that are left.
+				if was, twice := before[of]; twice && was.Status.Reason != string(decision.WaveChanged) {
 					g.Expect(slices.ContainsFunc(one.Spec.Wave.Clusters, func(c string) bool { return !slices.Contains(was.Spec.Wave.Clusters, c) })).To(BeTrue(),
 						"%s and %s are for one agreement and the same clusters", was.Name, one.Name)
 				}
