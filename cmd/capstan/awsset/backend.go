@@ -3,6 +3,7 @@ package awsset
 import (
 	"encoding/json"
 	"net/url"
+	"slices"
 	"strings"
 
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
@@ -11,13 +12,22 @@ import (
 // Reads reports whether an EventingBackend reads the queue of the target. A queueName without
 // region or account counts: they are then those of the hub.
 func (t *Target) Reads(b *eventingv1.EventingBackend) bool {
+	return reads(b, t.QueueAccount, t.Region, t.options.name())
+}
+
+// Reads reports whether an EventingBackend reads one of the queues of the stack.
+func (i *Inventory) Reads(b *eventingv1.EventingBackend) bool {
+	return slices.ContainsFunc(i.Queues(), func(name string) bool { return reads(b, i.Account, i.Region, name) })
+}
+
+// reads reports whether an EventingBackend reads a queue.
+func reads(b *eventingv1.EventingBackend, account, in, name string) bool {
 	if !b.Spec.IsSource() {
 		return false
 	}
-	name := t.options.name()
 	if queue := configOf(b, "queueUrl"); queue != "" {
 		u, err := url.Parse(queue)
-		if err != nil || !strings.HasSuffix(u.Path, "/"+t.QueueAccount+"/"+name) {
+		if err != nil || !strings.HasSuffix(u.Path, "/"+account+"/"+name) {
 			return false
 		}
 		host := strings.Split(u.Hostname(), ".")
@@ -25,19 +35,19 @@ func (t *Target) Reads(b *eventingv1.EventingBackend) bool {
 		if len(host) > 2 && host[0] == "sqs" && region == "" {
 			region = host[1]
 		}
-		return region == "" || region == t.Region
+		return region == "" || region == in
 	}
 	if configOf(b, "queueName") != name {
 		return false
 	}
-	if region := configOf(b, "region"); region != "" && region != t.Region {
+	if region := configOf(b, "region"); region != "" && region != in {
 		return false
 	}
 	owner := configOf(b, "queueOwnerAccountId")
 	if role := strings.Split(configOf(b, "roleArn"), ":"); owner == "" && len(role) > 4 {
 		owner = role[4]
 	}
-	return owner == "" || owner == t.QueueAccount
+	return owner == "" || owner == account
 }
 
 // configOf returns the text of a key of a configuration; empty if it is not set.

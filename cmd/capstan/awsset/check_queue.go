@@ -67,7 +67,7 @@ func (c *checker) queue(ctx context.Context, q provision.Resource, policy any) {
 			c.judge(item+" "+ownItems[key], found...)
 		}
 	}
-	c.judge(item+" policy", differences(policy, attributes[string(types.QueueAttributeNamePolicy)])...)
+	c.judge(item+" policy", differences(policy, attributes[string(types.QueueAttributeNamePolicy)], c.ownSenders)...)
 	c.letters(q, attributes)
 }
 

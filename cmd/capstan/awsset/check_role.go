@@ -33,7 +33,7 @@ func (c *checker) role(ctx context.Context, r provision.Resource) {
 		c.failedRow(item, err, "iam:GetRole", arn)
 		return
 	}
-	c.judge(item, differences(r.Properties["AssumeRolePolicyDocument"], unescaped(out.Role.AssumeRolePolicyDocument))...)
+	c.judge(item, differences(r.Properties["AssumeRolePolicyDocument"], unescaped(out.Role.AssumeRolePolicyDocument), noTrust)...)
 	policies, _ := r.Properties["Policies"].([]any)
 	for _, one := range policies {
 		inline, _ := one.(map[string]any)
@@ -43,7 +43,7 @@ func (c *checker) role(ctx context.Context, r provision.Resource) {
 			c.failedRow(item+" policy", err, "iam:GetRolePolicy", arn)
 			continue
 		}
-		c.judge(item+" policy", differences(inline["PolicyDocument"], unescaped(got.PolicyDocument))...)
+		c.judge(item+" policy", differences(inline["PolicyDocument"], unescaped(got.PolicyDocument), notAll)...)
 	}
 	if attached := r.Properties["ManagedPolicyArns"]; attached != nil {
 		c.attached(ctx, r.Name, arn, texts(attached))
@@ -67,7 +67,7 @@ func (c *checker) managed(ctx context.Context, p provision.Resource) {
 		c.failedRow(item, err, "iam:GetPolicyVersion", p.Name)
 		return
 	}
-	c.judge(item, differences(p.Properties["PolicyDocument"], unescaped(out.PolicyVersion.Document))...)
+	c.judge(item, differences(p.Properties["PolicyDocument"], unescaped(out.PolicyVersion.Document), notAll)...)
 	if roles := p.Properties["Roles"]; roles != nil {
 		for _, name := range texts(roles) {
 			c.attached(ctx, name, "arn:"+c.Partition+":iam::"+c.Account+":role/"+name, []string{p.Name})

@@ -121,13 +121,14 @@ func (s statement) same(other statement) bool {
 
 // open reports whether a statement allows everyone, without a condition.
 func (s statement) open() bool {
-	return s.Effect == "Allow" && len(s.Conditions) == 0 && (slices.Contains(s.Principals, "AWS *") || len(s.Others) > 0)
+	everyone := slices.Contains(s.Principals, "AWS *") || slices.ContainsFunc(s.Others, func(other string) bool { return strings.HasPrefix(other, "NotPrincipal ") })
+	return s.Effect == "Allow" && len(s.Conditions) == 0 && everyone
 }
 
 // differences of a policy from the expected one, as texts for users: statements that are missing or
-// differ, statements that allow everyone, and further ones that deny. Other statements, which a
-// user added, are no difference.
-func differences(want any, text string) []string {
+// differ, statements that allow everyone, and further ones that deny or that judge does not accept.
+// Other statements, which a user added, are no difference.
+func differences(want any, text string, judge judgement) []string {
 	var read any
 	if text == "" {
 		return []string{"there is no policy"}
@@ -165,6 +166,10 @@ func differences(want any, text string) []string {
 			found = append(found, fmt.Sprintf("statement %q allows everyone", a.Sid))
 		case a.Effect == "Deny" && !matched[a.Sid]:
 			found = append(found, fmt.Sprintf("statement %q denies more than the template", a.Sid))
+		case a.Effect == "Allow" && !matched[a.Sid]:
+			if problem := judge(a); problem != "" {
+				found = append(found, problem)
+			}
 		}
 	}
 	return found

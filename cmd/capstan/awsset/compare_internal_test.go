@@ -22,6 +22,8 @@ func policyOf(g *WithT, text string) any {
 func TestPoliciesAreComparedByMeaning(t *testing.T) {
 	g := NewWithT(t)
 	want := policyOf(g, `{"Version":"2012-10-17","Statement":[{"Sid":"A","Effect":"Allow","Principal":{"AWS":["arn:aws:iam::111122223333:root"]},"Action":["sqs:SendMessage"],"Resource":"q","Condition":{"ArnLike":{"aws:PrincipalArn":"x"}}}]}`)
+	target := &Target{Place: provision.Place{Account: "111122223333"}, options: &Options{Template: provision.Options{Members: []string{"444455556666"}, Organization: "o-a1b2c3d4e5"}}}
+	differences := func(want any, text string) []string { return differences(want, text, target.ownSenders) }
 	const same = `{"Statement":{"Sid":"B","Effect":"Allow","Principal":{"AWS":"111122223333"},"Action":"SQS:SendMessage","Resource":["q"],"Condition":{"ArnLike":{"AWS:PrincipalArn":["x"]}}}}`
 	g.Expect(differences(want, same)).To(BeEmpty())
 	for text, says := range map[string]string{
@@ -37,12 +39,51 @@ func TestPoliciesAreComparedByMeaning(t *testing.T) {
 	more := func(statement string) []string {
 		return differences(want, `{"Statement":[`+same[len(`{"Statement":`):len(same)-1]+","+statement+"]}")
 	}
-	g.Expect(more(`{"Sid":"Mine","Effect":"Allow","Principal":{"AWS":"999900001111"},"Action":"sqs:SendMessage","Resource":"q"}`)).To(BeEmpty())
-	g.Expect(more(`{"Sid":"Mine","Effect":"Allow","Principal":"*","Action":"sqs:SendMessage","Resource":"q","Condition":{"Bool":{"a":"true"}}}`)).To(BeEmpty())
+	for rest, accepted := range map[string]bool{
+		`"Principal":{"AWS":"111122223333"}`: true,
+		`"Principal":{"AWS":["arn:aws:iam::444455556666:role/x","arn:aws:iam::111122223333:user/y"]}`: true,
+		`"Principal":{"AWS":"999900001111"}`:                                                                                             false,
+		`"Principal":{"AWS":["111122223333","arn:aws:iam::999900001111:role/x"]}`:                                                        false,
+		`"Principal":"*","Condition":{"Bool":{"a":"true"}}`:                                                                              false,
+		`"Principal":"*","Condition":{"StringEquals":{"aws:PrincipalOrgID":"o-a1b2c3d4e5"}}`:                                             true,
+		`"Principal":"*","Condition":{"StringEquals":{"aws:PrincipalOrgID":"o-other00000"}}`:                                             false,
+		`"Principal":{"Service":"sns.amazonaws.com"}`:                                                                                    false,
+		`"Principal":{"Service":"sns.amazonaws.com"},"Condition":{"ArnEquals":{"aws:SourceArn":"arn:aws:sns:eu-west-1:111122223333:t"}}`: true,
+		`"Principal":{"Service":"sns.amazonaws.com"},"Condition":{"ArnLike":{"aws:SourceArn":["arn:aws:sns:eu-west-1:111122223333:t","arn:aws:sns:eu-west-1:999900001111:t"]}}`: false,
+		`"Principal":"*","Condition":{"StringNotEquals":{"aws:PrincipalAccount":"111122223333"}}`:                                                                               false,
+		`"NotPrincipal":{"AWS":"111122223333"},"Condition":{"Bool":{"a":"true"}}`:                                                                                               false,
+	} {
+		found := more(`{"Sid":"Mine","Effect":"Allow",` + rest + `,"Action":"sqs:SendMessage","Resource":"q"}`)
+		if accepted {
+			g.Expect(found).To(BeEmpty(), rest)
+		} else {
+			g.Expect(found).To(ConsistOf(HavePrefix(`statement "Mine" also allows `)), rest)
+		}
+	}
 	for _, principal := range []string{`"Principal":"*"`, `"Principal":{"AWS":"*"}`, `"Principal":{"AWS":["1","*"]}`, `"NotPrincipal":{"AWS":"1"}`} {
 		g.Expect(more(`{"Sid":"Open","Effect":"Allow",`+principal+`,"Action":"sqs:*","Resource":"q"}`)).To(Equal([]string{`statement "Open" allows everyone`}), principal)
 	}
 	g.Expect(more(`{"Sid":"No","Effect":"Deny","Principal":"*","Action":"sqs:SendMessage","Resource":"q"}`)).To(Equal([]string{`statement "No" denies more than the template`}))
+}
+
+// Permissions that are added to a policy are accepted, unless they are for everything. No further
+// principal may assume a role.
+func TestFurtherPermissions(t *testing.T) {
+	g := NewWithT(t)
+	none := policyOf(g, `{"Statement":[]}`)
+	for statement, says := range map[string][]any{
+		`"Action":"sqs:ReceiveMessage","Resource":"other"`:        nil,
+		`"Action":["sqs:ReceiveMessage","*"],"Resource":"q"`:      {`statement "Mine" allows the actions *`},
+		`"Action":"SQS:*","Resource":"q"`:                         {`statement "Mine" allows the actions sqs:*`},
+		`"Action":"sqs:ReceiveMessage","Resource":["q","*"]`:      {`statement "Mine" allows all resources`},
+		`"NotAction":"sqs:DeleteQueue","Resource":"q"`:            {`statement "Mine" allows all but NotAction sqs:DeleteQueue`},
+		`"Action":"sqs:ReceiveMessage","NotResource":"q"`:         {`statement "Mine" allows all but NotResource q`},
+		`"Action":"*","Resource":"q","Condition":{"B":{"a":"b"}}`: {`statement "Mine" allows the actions *`},
+	} {
+		g.Expect(differences(none, `{"Statement":[{"Sid":"Mine","Effect":"Allow",`+statement+`}]}`, notAll)).To(ConsistOf(says...), statement)
+	}
+	g.Expect(differences(none, `{"Statement":[{"Sid":"Mine","Effect":"Allow","Principal":{"AWS":"111122223333"},"Action":"sts:AssumeRole"}]}`, noTrust)).
+		To(Equal([]string{`statement "Mine" also allows AWS 111122223333 to assume the role`}))
 }
 
 func TestPatterns(t *testing.T) {
@@ -73,6 +114,25 @@ func TestWhichBackendsReadTheQueue(t *testing.T) {
 		b := &eventingv1.EventingBackend{}
 		g.Expect(json.Unmarshal([]byte(config), &b.Spec.Config)).To(Succeed())
 		g.Expect(target.Reads(b)).To(Equal(reads), config)
+	}
+}
+
+// A deletion looks at the queues that the stack has, not at those of the flags.
+func TestWhichBackendsReadTheQueueOfAStack(t *testing.T) {
+	g := NewWithT(t)
+	i := &Inventory{
+		Target:    &Target{Place: provision.Place{Region: "eu-west-1", Account: "111122223333"}, QueueAccount: "999900001111", options: &Options{}},
+		Resources: []Change{{Type: provision.TypeQueue, Physical: "https://sqs.eu-west-1.amazonaws.com/111122223333/events"}, {Type: provision.TypeRule, Physical: "capstan"}},
+	}
+	for config, reads := range map[string]bool{
+		`[{"role":"source"},{"queueName":"events"}]`:                                                 true,
+		`[{"role":"source"},{"queueName":"capstan"}]`:                                                false,
+		`[{"role":"source"},{"queueUrl":"https://sqs.eu-west-1.amazonaws.com/111122223333/events"}]`: true,
+		`[{"role":"source"},{"queueUrl":"https://sqs.eu-west-1.amazonaws.com/999900001111/events"}]`: false,
+	} {
+		b := &eventingv1.EventingBackend{}
+		g.Expect(json.Unmarshal([]byte(config), &b.Spec.Config)).To(Succeed())
+		g.Expect(i.Reads(b)).To(Equal(reads), config)
 	}
 }
 

@@ -6,8 +6,9 @@
 //
 // Contract: Open finds the caller and its accounts. The order of Targets is that in which stacks
 // are created; delete uses the reverse one. Check reads only, but for one test event. Its
-// expected values are a provision.Set, so that they are those of the template. Plan creates a
-// CloudFormation change set; Discard or Execute ends it. Every failure of a call becomes a
+// expected values are a provision.Set, so that they are those of the template. Plan, for a new
+// stack Prepare, creates a CloudFormation change set; Discard or Execute ends it. Only
+// Inventory.Delete deletes a stack. Every failure of a call becomes a
 // Failure, which names the action, the caller and the fix.
 //
 // Locking: none. A Target is used by one goroutine at a time.

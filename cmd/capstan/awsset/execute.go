@@ -98,17 +98,21 @@ func (f *follower) failedError(what string, status types.StackStatus) error {
 	return fmt.Errorf("%s stack %s in %s failed, its state is %s: %s", what, f.options.stack(), f.Target, status, why)
 }
 
-// Execute changes the stack as planned, and waits for its end. Progress gets each event of the
-// stack. When it fails, CloudFormation rolls back, and the error has the reason.
+// Execute changes the stack as prepared, and waits for its end. Progress gets each event of the
+// stack. When it fails, CloudFormation rolls back, and the error has the reason. Once AWS was called,
+// Discard does nothing, also after an error: AWS may have accepted the call.
 func (p *Plan) Execute(ctx context.Context, progress func(string)) error {
-	f, err := p.follow(ctx, p.Stack, progress)
+	f, err := p.follow(ctx, p.id, progress)
 	if err != nil {
 		return err
 	}
-	if _, err := p.stacks.ExecuteChangeSet(ctx, &cloudformation.ExecuteChangeSetInput{ChangeSetName: &p.changeSet}); err != nil {
-		return p.failed(err, "cloudformation:ExecuteChangeSet", p.Stack)
-	}
+	id := p.changeSet
 	p.changeSet = ""
+	if _, err := p.stacks.ExecuteChangeSet(ctx, &cloudformation.ExecuteChangeSetInput{ChangeSetName: &id}); err != nil {
+		return fmt.Errorf("%w; CloudFormation may execute the change set of stack %s in %s nevertheless: `aws cloudformation describe-change-set --region=%s --change-set-name=%s` shows its ExecutionStatus; "+
+			"if that is AVAILABLE, it was not executed: apply again",
+			p.failed(err, "cloudformation:ExecuteChangeSet", p.Stack), p.Stack, p.Target, p.Region, id)
+	}
 	if err := f.started(ctx); err != nil {
 		return err
 	}
@@ -116,7 +120,7 @@ func (p *Plan) Execute(ctx context.Context, progress func(string)) error {
 	if err != nil {
 		return err
 	}
-	switch status {
+	switch status { //nolint:exhaustive // The others are failures.
 	case types.StackStatusCreateComplete, types.StackStatusUpdateComplete, types.StackStatusImportComplete:
 		return nil
 	case types.StackStatusRollbackComplete:

@@ -43,7 +43,7 @@ func (f *Failure) Error() string {
 	if caller == "" {
 		caller = "the caller"
 	}
-	switch f.Kind {
+	switch f.Kind { //nolint:exhaustive // The others have the text of the SDK.
 	case Denied:
 		return fmt.Sprintf("%s may not call %s", caller, f.Action)
 	case NoCredentials:
@@ -60,7 +60,7 @@ func (f *Failure) Unwrap() error { return f.err }
 
 // Fix is what to do.
 func (f *Failure) Fix() string {
-	switch f.Kind {
+	switch f.Kind { //nolint:exhaustive // Nothing is known about the others.
 	case Denied:
 		on := f.Resource
 		if on == "" {

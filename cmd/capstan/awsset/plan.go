@@ -6,6 +6,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +18,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/capstan-hub/capstan/hub/instancestate/provision"
 )
@@ -34,47 +38,61 @@ type Change struct {
 	Replacement string `json:"replacement,omitempty"`
 }
 
-// Plan of a stack. It is empty if there is nothing to change. Otherwise Discard or Execute must be called.
+// Plan of a stack. It is empty if there is nothing to change. Otherwise it is discarded, or prepared and executed.
 type Plan struct {
 	*Target
 	Stack string
-	// Create reports that there is no stack yet.
+	// Create reports that there is no stack yet, or one without resources.
 	Create   bool
 	Changes  []Change
 	Warnings []string
 
+	template string
+	// existed reports that there was a stack of this name, with or without resources.
+	existed bool
+	// id of the stack, once it is known.
+	id string
+	// changeSet is the id or, before it is known, the name; empty if there is none to discard.
 	changeSet string
 }
 
 // Empty reports whether there is nothing to change.
-func (p *Plan) Empty() bool { return p.changeSet == "" }
+func (p *Plan) Empty() bool { return !p.Create && p.changeSet == "" }
 
-// Plan creates a change set. Errors: of class ErrStack, a Failure, or that of the context. No change
-// set remains after an error.
+// Plan creates a change set of an existing stack. All resources of a new stack are added: it has no
+// change set before Prepare, because AWS would create an empty stack with it. Errors: of class
+// ErrStack, a Failure, or that of the context. No change set remains after an error.
 func (t *Target) Plan(ctx context.Context) (*Plan, error) {
 	template, err := t.template()
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Target: t, Stack: t.options.stack()}
+	p := &Plan{Target: t, Stack: t.options.stack(), template: template}
 	stack, err := t.readStack(ctx)
 	switch {
 	case err == nil:
 		if err := t.changeable(stack); err != nil {
 			return nil, err
 		}
+		p.existed, p.id = true, aws.ToString(stack.StackId)
 		p.Create = stack.StackStatus == types.StackStatusReviewInProgress
 	case t.failed(err, "", "").Kind == Absent:
 		p.Create = true
 	default:
 		return nil, t.failed(err, "cloudformation:DescribeStacks", p.Stack)
 	}
-	if !p.Create {
-		if p.Warnings, err = t.dropped(ctx, template); err != nil {
+	if p.Create {
+		if err := p.addAll(); err != nil {
 			return nil, err
 		}
+		return p, t.foreign(ctx, p.Changes)
 	}
-	if err := p.create(ctx, template); err != nil {
+	deployed, err := t.deployed(ctx, p.id)
+	if err != nil {
+		return nil, err
+	}
+	p.Warnings = dropped(deployed, template)
+	if err := p.create(ctx); err != nil {
 		return nil, err
 	}
 	if p.Empty() {
@@ -104,11 +122,35 @@ func (t *Target) changeable(s types.Stack) error {
 	return nil
 }
 
-// create creates the change set, and reads its changes.
-func (p *Plan) create(ctx context.Context, template string) error {
+// addAll sets the changes of a new stack.
+func (p *Plan) addAll() error {
+	set, err := p.set(nil)
+	if err != nil {
+		return err
+	}
+	for _, logical := range slices.Sorted(maps.Keys(set.Resources)) {
+		r := set.Resources[logical]
+		p.Changes = append(p.Changes, Change{Action: string(types.ChangeActionAdd), Type: r.Type, Logical: logical, Physical: r.Name})
+	}
+	return nil
+}
+
+// Prepare creates the change set of a new stack. All plans are prepared before the first is
+// executed, so that what CloudFormation refuses is known before anything is changed. The errors are
+// those of Plan.
+func (p *Plan) Prepare(ctx context.Context) error {
+	if !p.Create {
+		return nil
+	}
+	return p.create(ctx)
+}
+
+// create creates the change set, and reads its changes. No change set remains after an error.
+func (p *Plan) create(ctx context.Context) error {
+	name := "capstan-" + rand.Text()
 	in := &cloudformation.CreateChangeSetInput{
-		StackName: aws.String(p.Stack), ChangeSetName: aws.String("capstan-" + rand.Text()), ChangeSetType: types.ChangeSetTypeCreate,
-		TemplateBody: aws.String(template), Capabilities: []types.Capability{types.CapabilityCapabilityIam, types.CapabilityCapabilityNamedIam},
+		StackName: aws.String(cmp.Or(p.id, p.Stack)), ChangeSetName: &name, ChangeSetType: types.ChangeSetTypeCreate,
+		TemplateBody: aws.String(p.template), Capabilities: []types.Capability{types.CapabilityCapabilityIam, types.CapabilityCapabilityNamedIam},
 		Description: aws.String("capstan aws-eventing apply"),
 	}
 	if !p.Create {
@@ -120,19 +162,34 @@ func (p *Plan) create(ctx context.Context, template string) error {
 		in.DeploymentMode = ""
 		out, err = p.stacks.CreateChangeSet(ctx, in)
 	}
-	if err != nil {
+	var exists *types.AlreadyExistsException
+	switch {
+	case err == nil:
+		p.changeSet, p.id = aws.ToString(out.Id), aws.ToString(out.StackId)
+	case errors.As(err, &exists): // The name is random: this was a repetition of a call whose response was lost.
+		p.changeSet = name
+	case refused(err):
 		return p.failed(err, "cloudformation:CreateChangeSet", p.Stack)
+	default: // AWS may have accepted it.
+		p.changeSet = name
+		return errors.Join(p.failed(err, "cloudformation:CreateChangeSet", p.Stack), p.Discard(ctx))
 	}
-	p.changeSet = aws.ToString(out.Id)
 	for {
-		read, err := p.stacks.DescribeChangeSet(ctx, &cloudformation.DescribeChangeSetInput{ChangeSetName: &p.changeSet})
+		read, err := p.describe(ctx, nil)
 		if err != nil {
-			return errors.Join(p.failed(err, "cloudformation:DescribeChangeSet", p.Stack), p.Discard(ctx))
+			return errors.Join(err, p.Discard(ctx))
 		}
-		switch read.Status {
-		case types.ChangeSetStatusCreateComplete:
-			return p.readChanges(ctx, read)
-		case types.ChangeSetStatusFailed:
+		p.changeSet, p.id = aws.ToString(read.ChangeSetId), aws.ToString(read.StackId)
+		if read.Status == types.ChangeSetStatusCreateComplete {
+			if p.Create {
+				return nil
+			}
+			if err := p.readChanges(ctx, read); err != nil {
+				return errors.Join(err, p.Discard(ctx))
+			}
+			return nil
+		}
+		if read.Status == types.ChangeSetStatusFailed {
 			text := aws.ToString(read.StatusReason)
 			discarded := p.Discard(ctx)
 			if strings.Contains(text, "didn't contain changes") || strings.Contains(text, "No updates are to be performed") {
@@ -144,6 +201,31 @@ func (p *Plan) create(ctx context.Context, template string) error {
 			return errors.Join(err, p.Discard(ctx))
 		}
 	}
+}
+
+// refused reports whether AWS answered that it did not do what was called.
+func refused(err error) bool {
+	var api smithy.APIError
+	return errors.As(err, &api) && api.ErrorFault() != smithy.FaultServer && status(err) < http.StatusInternalServerError
+}
+
+// status of the response; 0 without one.
+func status(err error) int {
+	var response *smithyhttp.ResponseError
+	if errors.As(err, &response) {
+		return response.HTTPStatusCode()
+	}
+	return 0
+}
+
+// describe reads a page of the change set.
+func (p *Plan) describe(ctx context.Context, next *string) (*cloudformation.DescribeChangeSetOutput, error) {
+	in := &cloudformation.DescribeChangeSetInput{ChangeSetName: &p.changeSet, StackName: aws.String(cmp.Or(p.id, p.Stack)), NextToken: next}
+	out, err := p.stacks.DescribeChangeSet(ctx, in)
+	if err != nil {
+		return nil, p.failed(err, "cloudformation:DescribeChangeSet", p.Stack)
+	}
+	return out, nil
 }
 
 // readChanges reads all pages of the changes.
@@ -165,8 +247,8 @@ func (p *Plan) readChanges(ctx context.Context, read *cloudformation.DescribeCha
 			slices.SortFunc(p.Changes, func(a, b Change) int { return strings.Compare(a.Logical, b.Logical) })
 			return nil
 		}
-		if read, err = p.stacks.DescribeChangeSet(ctx, &cloudformation.DescribeChangeSetInput{ChangeSetName: &p.changeSet, NextToken: read.NextToken}); err != nil {
-			return errors.Join(p.failed(err, "cloudformation:DescribeChangeSet", p.Stack), p.Discard(ctx))
+		if read, err = p.describe(ctx, read.NextToken); err != nil {
+			return err
 		}
 	}
 }
@@ -179,31 +261,6 @@ func (t *Target) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for stack %s in %s: %w", t.options.stack(), t, ctx.Err())
 	}
-}
-
-// discardTimeout bounds Discard, which also runs after an interrupt.
-const discardTimeout = 20 * time.Second
-
-// Discard deletes the change set, and the empty stack that it may have created. It also works after
-// the context has ended.
-func (p *Plan) Discard(ctx context.Context) error {
-	if p.Empty() {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTimeout)
-	defer cancel()
-	id := p.changeSet
-	p.changeSet, p.Changes = "", nil
-	if _, err := p.stacks.DeleteChangeSet(ctx, &cloudformation.DeleteChangeSetInput{ChangeSetName: &id}); err != nil {
-		return fmt.Errorf("change set %s remains: %w", id, p.failed(err, "cloudformation:DeleteChangeSet", p.Stack))
-	}
-	if !p.Create {
-		return nil
-	}
-	if _, err := p.stacks.DeleteStack(ctx, &cloudformation.DeleteStackInput{StackName: &p.Stack}); err != nil {
-		return fmt.Errorf("the empty stack %s in %s remains: %w", p.Stack, p.Target, p.failed(err, "cloudformation:DeleteStack", p.Stack))
-	}
-	return nil
 }
 
 // foreign returns an error of class ErrStack if a resource that the stack would create exists

@@ -20,7 +20,7 @@ func CallerRights() Rights {
 			"sts:GetCallerIdentity",
 		},
 		Apply: []string{
-			"cloudformation:CreateChangeSet", "cloudformation:DeleteChangeSet", "cloudformation:DeleteStack", "cloudformation:DescribeChangeSet",
+			"cloudformation:CreateChangeSet", "cloudformation:DeleteChangeSet", "cloudformation:DescribeChangeSet",
 			"cloudformation:DescribeStackEvents", "cloudformation:ExecuteChangeSet", "cloudformation:GetTemplate",
 			"events:PutRule", "events:PutTargets", "events:RemoveTargets",
 			"iam:AttachRolePolicy", "iam:CreatePolicy", "iam:CreatePolicyVersion", "iam:CreateRole", "iam:DeletePolicyVersion", "iam:DetachRolePolicy",
@@ -28,7 +28,7 @@ func CallerRights() Rights {
 			"sqs:CreateQueue", "sqs:ListQueueTags", "sqs:SetQueueAttributes",
 		},
 		Delete: []string{
-			"cloudformation:DeleteStack", "cloudformation:DescribeStackEvents",
+			"cloudformation:DeleteStack", "cloudformation:DescribeStackEvents", "cloudformation:GetTemplate",
 			"events:DeleteRule", "events:RemoveTargets",
 			"iam:DeletePolicy", "iam:DeletePolicyVersion", "iam:DeleteRole", "iam:DeleteRolePolicy", "iam:DetachRolePolicy", "iam:ListPolicyVersions",
 			"sqs:DeleteQueue", "sqs:SetQueueAttributes",

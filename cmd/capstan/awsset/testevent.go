@@ -32,8 +32,13 @@ type Hub struct {
 	Namespace string
 }
 
-// Backends returns the EventingBackends that read the queue of the target.
-func (h Hub) Backends(ctx context.Context, t *Target) ([]eventingv1.EventingBackend, error) {
+// Reading is a Target or an Inventory.
+type Reading interface {
+	Reads(b *eventingv1.EventingBackend) bool
+}
+
+// Backends returns the EventingBackends that read a queue of a Target or of an Inventory.
+func (h Hub) Backends(ctx context.Context, of Reading) ([]eventingv1.EventingBackend, error) {
 	if h.Reader == nil {
 		return nil, errors.New(h.Reason)
 	}
@@ -43,7 +48,7 @@ func (h Hub) Backends(ctx context.Context, t *Target) ([]eventingv1.EventingBack
 	}
 	var found []eventingv1.EventingBackend
 	for i := range list.Items {
-		if t.Reads(&list.Items[i]) {
+		if of.Reads(&list.Items[i]) {
 			found = append(found, list.Items[i])
 		}
 	}

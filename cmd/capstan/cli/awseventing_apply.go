@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -39,7 +40,7 @@ func newAWSEventingApply() *cobra.Command {
 each region of your account, and with --members and --member-role in those accounts, too. The
 account with the queue is first. It shows the plan, which is that of CloudFormation's change sets,
 and asks for confirmation; --yes confirms. If a stack fails, CloudFormation undoes its changes.
-What was changed by hand is set back to the template.
+What was changed by hand is set back to the template. A stack that is not Capstan's is refused.
 
 Pass all flags each time: what an option added is removed when the option is missing, and the plan
 warns of it. The flag --caller-policy of print shows the permissions that you need.`,
@@ -86,10 +87,13 @@ warns of it. The flag --caller-policy of print shows the permissions that you ne
 		if err := sure.ask(ctx, c.InOrStdin(), c.ErrOrStderr(), fmt.Sprintf("Change %d stacks?", changes)); err != nil {
 			return err
 		}
+		plans = slices.DeleteFunc(plans, (*awsset.Plan).Empty)
 		for _, p := range plans {
-			if p.Empty() {
-				continue
+			if err := p.Prepare(ctx); err != nil {
+				return err
 			}
+		}
+		for _, p := range plans {
 			if err := p.Execute(ctx, progress(c.ErrOrStderr(), p.Target)); err != nil {
 				return err
 			}

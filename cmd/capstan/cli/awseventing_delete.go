@@ -26,7 +26,8 @@ the resources and how many messages are lost with the queues, and asks for confi
 confirms.
 
 It refuses while an EventingBackend of the management cluster reads the queue: delete that first, or
-use --force. Without a management cluster it says that it did not check this.`,
+use --force. Without a management cluster it says that it did not check this. It refuses a stack
+that is not Capstan's.`,
 		Example: `  capstan aws-eventing delete --regions=eu-west-1 --dry-run
   capstan aws-eventing delete --regions=eu-west-1,us-east-1 --members=444455556666 --member-role=admin`,
 		Args: cobra.NoArgs,
@@ -90,17 +91,14 @@ use --force. Without a management cluster it says that it did not check this.`,
 // unread returns an error if an EventingBackend reads a queue that is to be deleted.
 func unread(ctx context.Context, hub awsset.Hub, there []*awsset.Inventory, warnings io.Writer) error {
 	for _, i := range there {
-		if i.Member() {
-			continue
-		}
-		backends, err := hub.Backends(ctx, i.Target)
+		backends, err := hub.Backends(ctx, i)
 		if err != nil {
 			_, _ = fmt.Fprintf(warnings, "Note: it was not checked whether an EventingBackend reads the queue: %v\n", err)
 			return nil
 		}
 		if len(backends) > 0 {
 			b := backends[0]
-			return fmt.Errorf("EventingBackend %s/%s reads the queue in %s: run `kubectl delete eventingbackend -n %s %s` first, or use --force", b.Namespace, b.Name, i.Target, b.Namespace, b.Name)
+			return fmt.Errorf("EventingBackend %s/%s reads the queue of stack %s in %s: run `kubectl delete eventingbackend -n %s %s` first, or use --force", b.Namespace, b.Name, i.Stack, i.Target, b.Namespace, b.Name)
 		}
 	}
 	return nil
