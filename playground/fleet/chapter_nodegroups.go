@@ -12,6 +12,9 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-hub/capstan/hub/annotator/catalogue"
+	"github.com/capstan-hub/capstan/hub/annotator/publication"
 )
 
 const (
@@ -51,7 +54,16 @@ func (c nodeGroupChapter) play(ctx context.Context, s *stage) error {
 		return err
 	}
 	s.note("MachineDeployment gpu has the template of web")
-	return s.await(ctx, "gpu is an m5.large now: the GPU's annotations are removed, "+teamLabel+" is still there", c.has(gpu, "m5.large", m5))
+	if err := s.await(ctx, "gpu is an m5.large now: the GPU's annotations are removed, "+teamLabel+" is still there", c.has(gpu, "m5.large", m5)); err != nil {
+		return err
+	}
+	return s.await(ctx, "when EC2 listed the types of "+region+" is published for `capstan explain`", func(ctx context.Context) error {
+		state, err := publication.Read(ctx, c.management, hubNamespace)
+		if err == nil && !slices.ContainsFunc(state.Regions, func(r catalogue.RegionState) bool { return r.Name == region && !r.Listed.IsZero() }) {
+			err = fmt.Errorf("ConfigMap %s has the regions %v", publication.Name, state.Regions)
+		}
+		return err
+	})
 }
 
 // declareNodeGroup of dev, with an AWSMachineTemplate of its name.

@@ -22,7 +22,7 @@ const (
 	// Key of the ConfigMap: a catalogue.State as JSON.
 	Key = "catalogue.json"
 	// Interval between two comparisons of the state.
-	Interval = 10 * time.Second
+	Interval = 2 * time.Second
 	// writeTimeout bounds a write.
 	writeTimeout = 10 * time.Second
 )

@@ -49,7 +49,7 @@ type output struct {
 func parse(body string) (*template, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal([]byte(body), &document); err != nil {
-		return nil, fmt.Errorf("Template format error: YAML not well-formed. (%w)", err) //nolint:staticcheck // The text of AWS.
+		return nil, fmt.Errorf("Template format error: YAML not well-formed. (%w)", err)
 	}
 	if len(document.Content) == 0 {
 		return nil, formatError("it is empty")
@@ -77,7 +77,7 @@ func parse(body string) (*template, error) {
 }
 
 func formatError(format string, args ...any) error {
-	return fmt.Errorf("Template format error: "+format, args...) //nolint:staticcheck // The text of AWS.
+	return fmt.Errorf("Template format error: "+format, args...)
 }
 
 // onlyKeys returns an error if a map has other keys. The format has the key.
@@ -114,7 +114,7 @@ func (t *template) readResources(raw any) error {
 		}
 		for _, name := range slices.Sorted(maps.Keys(d.properties)) {
 			if _, known := k.properties[name]; !known {
-				return fmt.Errorf("Encountered unsupported property %s of resource %s (%s)", name, logical, d.kind) //nolint:staticcheck // The text of AWS.
+				return fmt.Errorf("Encountered unsupported property %s of resource %s (%s)", name, logical, d.kind)
 			}
 		}
 		switch after := fields[dependsOnKey].(type) {
@@ -155,7 +155,7 @@ func (t *template) sort() error {
 	visit = func(logical string) error {
 		switch state[logical] {
 		case visiting:
-			return fmt.Errorf("Circular dependency between resources: [%s]", logical) //nolint:staticcheck // The text of AWS.
+			return fmt.Errorf("Circular dependency between resources: [%s]", logical)
 		case done:
 			return nil
 		}
