@@ -15,9 +15,13 @@ type Role struct {
 	source unique.Handle[Role]
 }
 
-// Through returns the role as one that is assumed with the credentials of another role.
+// Through returns the role as one that is assumed with the credentials of another role; with those of the
+// process if that is the zero value.
 func (r Role) Through(source Role) Role {
-	r.source = unique.Make(source)
+	r.source = unique.Handle[Role]{}
+	if source != (Role{}) {
+		r.source = unique.Make(source)
+	}
 	return r
 }
 

@@ -1,6 +1,7 @@
 package instancestate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -263,16 +264,9 @@ func (x *explaining) difference() difference {
 	return difference{}
 }
 
-func orNone(text string) string { return or(text, "none") }
+func orNone(text string) string { return cmp.Or(text, "none") }
 
-func orUnknown(text string) string { return or(text, "(not known)") }
-
-func or(text, empty string) string {
-	if text == "" {
-		return empty
-	}
-	return text
-}
+func orUnknown(text string) string { return cmp.Or(text, "(not known)") }
 
 // served reads objects in the version that the API server prefers.
 type served struct{ ExplainReader }

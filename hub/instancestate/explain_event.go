@@ -1,6 +1,7 @@
 package instancestate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -212,7 +213,7 @@ func (x *explaining) stranger(m message.Message) string {
 	case f.Kind.Group() && !x.object.Pool():
 		return fmt.Sprintf("It is not about this object: an event of Auto Scaling labels the pool of group %s.", f.GroupName)
 	case f.Kind.Group():
-		return fmt.Sprintf("It is not about this object: it is about group %s, and this object has %s.", or(f.GroupARN, f.GroupName), x.Group)
+		return fmt.Sprintf("It is not about this object: it is about group %s, and this object has %s.", cmp.Or(f.GroupARN, f.GroupName), x.Group)
 	}
 	var ids []string
 	for _, f := range m.Facts {

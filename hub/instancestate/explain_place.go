@@ -112,13 +112,13 @@ func (x *explaining) readSources(ctx context.Context) {
 	}
 	for i := range list.Items {
 		if backend := &list.Items[i]; backend.Spec.Type == schema.TypeSQS && backend.Spec.IsSource() {
-			x.addSource(ctx, types, backend)
+			x.addSource(types, backend)
 		}
 	}
 }
 
 // addSource adds a source. Its row is completed when the place of the object is known.
-func (x *explaining) addSource(_ context.Context, types *schema.Registry, backend *eventingv1.EventingBackend) {
+func (x *explaining) addSource(types *schema.Registry, backend *eventingv1.EventingBackend) {
 	name := client.ObjectKeyFromObject(backend)
 	of := SourceOf{Name: name.String()}
 	switch ready := backend.Status.Condition(eventingv1.ReadyCondition); {

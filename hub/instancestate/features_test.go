@@ -108,12 +108,7 @@ func TestRemediate(t *testing.T) {
 	w.usual()
 	machines := map[string]*unstructured.Unstructured{}
 	for i, name := range []string{"spot", "rebalance", "paused"} {
-		owner := object("cluster.x-k8s.io/"+w.core, "Machine", w.namespace, name, map[string]any{
-			"clusterName": "c", "bootstrap": map[string]any{"dataSecretName": "x"}, "infrastructureRef": w.ref(infra, "AWSMachine", name),
-		})
-		w.create(owner)
-		m := w.machine(name, instanceID(i))
-		m.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: owner.GetAPIVersion(), Kind: "Machine", Name: name, UID: owner.GetUID()}})
+		m, owner := w.owned(name, instanceID(i))
 		if name == "paused" {
 			m.SetAnnotations(map[string]string{clusterv1.PausedAnnotation: ""})
 		}
@@ -145,12 +140,7 @@ func TestRemediateInAnyOrder(t *testing.T) {
 	w.usual()
 	owners := map[string]*unstructured.Unstructured{}
 	for i, name := range []string{"together", "after", "recovered"} {
-		owner := object("cluster.x-k8s.io/"+w.core, "Machine", w.namespace, name, map[string]any{
-			"clusterName": "c", "bootstrap": map[string]any{"dataSecretName": "x"}, "infrastructureRef": w.ref(infra, "AWSMachine", name),
-		})
-		w.create(owner)
-		m := w.machine(name, instanceID(i))
-		m.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: owner.GetAPIVersion(), Kind: "Machine", Name: name, UID: owner.GetUID()}})
+		m, owner := w.owned(name, instanceID(i))
 		w.create(m)
 		owners[name] = owner
 	}

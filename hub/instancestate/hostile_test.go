@@ -46,11 +46,7 @@ func TestRemediateNoNamesake(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
 	w.usual()
-	other := object("cluster.x-k8s.io/"+w.core, "Machine", w.namespace, "m", map[string]any{
-		"clusterName": "c", "bootstrap": map[string]any{"dataSecretName": "x"}, "infrastructureRef": w.ref(infra, "AWSMachine", "m"),
-	})
-	w.create(other)
-	m := w.machine("m", instanceID(0))
+	m, other := w.owned("m", instanceID(0))
 	m.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: other.GetAPIVersion(), Kind: "Machine", Name: "m", UID: types.UID("that-which-was-before")}})
 	w.create(m)
 	w.events("remediate", []string{"spot-interruption"})
@@ -227,12 +223,7 @@ func TestRemediationForbidden(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
 	w.usual()
-	owner := object("cluster.x-k8s.io/"+w.core, "Machine", w.namespace, "m", map[string]any{
-		"clusterName": "c", "bootstrap": map[string]any{"dataSecretName": "x"}, "infrastructureRef": w.ref(infra, "AWSMachine", "m"),
-	})
-	w.create(owner)
-	m := w.machine("m", instanceID(0))
-	m.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: owner.GetAPIVersion(), Kind: "Machine", Name: "m", UID: owner.GetUID()}})
+	m, owner := w.owned("m", instanceID(0))
 	w.create(m)
 	w.events("remediate", []string{"spot-interruption"})
 	w.fails(http.StatusForbidden, func(r *http.Request) bool {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -129,19 +128,15 @@ func maintenance(change, status, id string, seconds int) string {
 		`{"service":"EC2","eventTypeCategory":"scheduledChange","eventTypeCode":"REBOOT","eventArn":%q,"statusCode":%q,"affectedEntities":[{"entityValue":%q}]}`, change, status, id))
 }
 
-// The end of maintenance is written and told, is not remediated, and waits for no handler: the label goes back to a state whose
-// event was reported long ago.
+// The end of maintenance is written and published, is not remediated, and waits for no handler: the label shows a state again whose
+// event the handlers have reported before.
 func TestTheEndOfMaintenance(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
 	w.options.DriftGrace = time.Second
 	w.usual()
-	owner := object("cluster.x-k8s.io/"+w.core, "Machine", w.namespace, "m", map[string]any{
-		"clusterName": "c", "bootstrap": map[string]any{"dataSecretName": "x"}, "infrastructureRef": w.ref(infra, "AWSMachine", "m"),
-	})
-	w.create(owner)
-	m, stated := w.machine("m", instanceID(0)), w.machine("stated", instanceID(1))
-	m.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: owner.GetAPIVersion(), Kind: "Machine", Name: "m", UID: owner.GetUID()}})
+	m, owner := w.owned("m", instanceID(0))
+	stated := w.machine("stated", instanceID(1))
 	w.create(m)
 	w.create(stated)
 	w.events("handlers", []string{"drainer"}, "handlerTimeout", "1h", "remediate", []string{"scheduled-maintenance"})

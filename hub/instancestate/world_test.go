@@ -311,6 +311,18 @@ func (w *world) usual() {
 }
 
 // machine is an AWSMachine of the Cluster "c"; without an id it has no instance yet.
+// owned returns an AWSMachine, which is not created yet, and the Machine that owns it.
+func (w *world) owned(name, id string) (m, owner *unstructured.Unstructured) {
+	w.Helper()
+	owner = object("cluster.x-k8s.io/"+w.core, "Machine", w.namespace, name, map[string]any{
+		"clusterName": "c", "bootstrap": map[string]any{"dataSecretName": "x"}, "infrastructureRef": w.ref(infra, "AWSMachine", name),
+	})
+	w.create(owner)
+	m = w.machine(name, id)
+	m.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: owner.GetAPIVersion(), Kind: "Machine", Name: name, UID: owner.GetUID()}})
+	return m, owner
+}
+
 func (w *world) machine(name, id string) *unstructured.Unstructured {
 	spec := map[string]any{"instanceType": "m5.large"}
 	if id != "" {

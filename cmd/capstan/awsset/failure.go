@@ -79,9 +79,11 @@ func failure(err error, action, caller, region string) *Failure {
 	var api smithy.APIError
 	var dns *net.DNSError
 	switch {
+	case errors.As(err, &api) && kindOf(api) == Denied: // Also when a role may not be assumed.
+		f.Kind = Denied
 	case errors.Is(err, awsconfig.ErrCredentials), errors.As(err, &dns) && dns.IsNotFound:
 		f.Kind = NoCredentials
-	case errors.As(err, &api):
+	case api != nil:
 		f.Kind = kindOf(api)
 	}
 	return f

@@ -8,7 +8,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
-	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
@@ -27,9 +26,13 @@ type Session struct {
 	Account string
 
 	partition string
-	shared    *awsconfig.Config
-	base      aws.Config
+	config    *awsconfig.Config
+	// role of the options; zero for the credentials that the SDK finds.
+	role awsconfig.Role
 }
+
+// sessionName of the roles that are assumed, for CloudTrail.
+const sessionName = "capstan-aws-eventing"
 
 // Target is a region of an account.
 type Target struct {
@@ -71,7 +74,7 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{Options: o, shared: shared, base: shared.In(shared.Region(), awsconfig.Role{})}
+	s := &Session{Options: o, config: shared}
 	if shared.Region() == "" {
 		shared.Close()
 		return nil, fmt.Errorf("%w: --regions: no region is set; list the regions that have instances, or set AWS_REGION", ErrInvalid)
@@ -80,7 +83,7 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 		s.Regions = []string{shared.Region()}
 	}
 	if o.RoleARN != "" {
-		s.base.Credentials = assumed(s.base, o.RoleARN)
+		s.role = awsconfig.Role{ARN: o.RoleARN, SessionName: sessionName}
 	}
 	if err := s.identify(ctx); err != nil {
 		shared.Close()
@@ -90,19 +93,13 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 }
 
 // Close closes idle connections.
-func (s *Session) Close() { s.shared.Close() }
-
-func assumed(by aws.Config, arn string) aws.CredentialsProvider {
-	return aws.NewCredentialsCache(stscreds.NewAssumeRoleProvider(sts.NewFromConfig(by), arn, func(o *stscreds.AssumeRoleOptions) {
-		o.RoleSessionName = "capstan-aws-eventing"
-	}))
-}
+func (s *Session) Close() { s.config.Close() }
 
 // identify sets the caller, and refuses an account that the options exclude.
 func (s *Session) identify(ctx context.Context) error {
-	out, err := sts.NewFromConfig(s.base).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+	out, err := sts.NewFromConfig(s.config.In(s.config.Region(), s.role)).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	if err != nil {
-		f := failure(err, "sts:GetCallerIdentity", "", s.base.Region)
+		f := failure(err, "sts:GetCallerIdentity", "", s.config.Region())
 		if s.RoleARN != "" && f.Kind == Denied {
 			f.Action, f.Resource = "sts:AssumeRole", s.RoleARN
 		}
@@ -138,22 +135,20 @@ func (s *Session) Targets(ctx context.Context) ([]*Target, []Row) {
 	var targets []*Target
 	var rows []Row
 	for _, region := range s.Regions {
-		targets = append(targets, s.target(s.base, s.Account, s.Caller, queueAccount, region))
+		targets = append(targets, s.target(s.role, s.Account, s.Caller, queueAccount, region))
 	}
 	for _, member := range slices.Sorted(slices.Values(s.Template.Members)) {
 		for _, region := range s.Regions {
-			t := s.target(s.base, member, "", queueAccount, region)
+			t := s.target(s.role, member, "", queueAccount, region)
 			if s.MemberRole == "" {
 				rows = append(rows, Row{Account: member, Region: region, Item: ItemCaller, State: Skipped,
 					Problem: "not checked: the account is a member, and --member-role is not set", Fix: s.command("check", t) + " # with credentials of " + member})
 				continue
 			}
 			arn := fmt.Sprintf("arn:%s:iam::%s:role/%s", s.partition, member, s.MemberRole)
-			in := s.base.Copy()
-			in.Credentials = assumed(s.base, arn)
-			t = s.target(in, member, "", queueAccount, region)
-			in.Region = region
-			out, err := sts.NewFromConfig(in).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+			role := awsconfig.Role{ARN: arn, SessionName: sessionName}.Through(s.role)
+			t = s.target(role, member, "", queueAccount, region)
+			out, err := sts.NewFromConfig(s.config.In(region, role)).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 			if err != nil {
 				f := failure(err, "sts:AssumeRole", s.Caller, region)
 				f.Resource = arn
@@ -167,9 +162,8 @@ func (s *Session) Targets(ctx context.Context) ([]*Target, []Row) {
 	return targets, rows
 }
 
-func (s *Session) target(base aws.Config, account, caller, queueAccount, region string) *Target {
-	in := base.Copy()
-	in.Region = region
+func (s *Session) target(role awsconfig.Role, account, caller, queueAccount, region string) *Target {
+	in := s.config.In(region, role)
 	return &Target{
 		Place: provision.Place{Partition: s.partition, Region: region, Account: account}, Caller: caller, QueueAccount: queueAccount, caller: s.Account, options: &s.Options,
 		sqs: sqs.NewFromConfig(in), events: eventbridge.NewFromConfig(in), iam: iam.NewFromConfig(in), stacks: cloudformation.NewFromConfig(in),

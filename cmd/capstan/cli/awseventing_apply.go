@@ -30,9 +30,7 @@ type plannedChange struct {
 }
 
 func newAWSEventingApply() *cobra.Command {
-	var a awsFlags
-	var sure confirmation
-	var dryRun bool
+	var a changeFlags
 	c := &cobra.Command{
 		Use:   "apply",
 		Short: "Create or change the AWS resources, after showing the plan",
@@ -49,59 +47,80 @@ warns of it. The flag --caller-policy of print shows the permissions that you ne
   capstan aws-eventing apply --regions=eu-west-1 --member-of=111122223333 --account=444455556666 --yes`,
 		Args: cobra.NoArgs,
 	}
-	a.register(c, changeTimeout)
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "show the plan, and change nothing")
-	sure.register(c.Flags())
+	a.register(c, "show the plan, and change nothing")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		if !dryRun {
-			if err := sure.possible(c.InOrStdin()); err != nil {
-				return err
+		return a.change(c, "apply", a.apply)
+	}
+	return c
+}
+
+// apply shows the plans of the targets, and executes them when they are confirmed.
+func (a *changeFlags) apply(ctx context.Context, c *cobra.Command, targets []*awsset.Target) error {
+	var plans []*awsset.Plan
+	defer func() {
+		for _, p := range plans { // Those that were executed have nothing left.
+			if err := p.Discard(ctx); err != nil {
+				_, _ = fmt.Fprintf(c.ErrOrStderr(), "Warning: %v\n", err)
 			}
 		}
-		ctx, cancel := context.WithTimeout(c.Context(), a.timeout)
-		defer cancel()
-		session, targets, err := a.targets(ctx, c.ErrOrStderr(), "apply")
+	}()
+	for _, t := range targets {
+		p, err := t.Plan(ctx)
 		if err != nil {
 			return err
 		}
-		defer session.Close()
-		var plans []*awsset.Plan
-		defer func() {
-			for _, p := range plans { // Those that were executed have nothing left.
-				if err := p.Discard(ctx); err != nil {
-					_, _ = fmt.Fprintf(c.ErrOrStderr(), "Warning: %v\n", err)
-				}
-			}
-		}()
-		for _, t := range targets {
-			p, err := t.Plan(ctx)
-			if err != nil {
-				return err
-			}
-			plans = append(plans, p)
-		}
-		changes, err := writePlans(c.OutOrStdout(), a.output, plans)
-		if err != nil || changes == 0 || dryRun {
-			return err
-		}
-		if err := sure.ask(ctx, c.InOrStdin(), c.ErrOrStderr(), fmt.Sprintf("Change %d stacks?", changes)); err != nil {
-			return err
-		}
-		plans = slices.DeleteFunc(plans, (*awsset.Plan).Empty)
-		for _, p := range plans {
-			if err := p.Prepare(ctx); err != nil {
-				return err
-			}
-		}
-		for _, p := range plans {
-			if err := p.Execute(ctx, progress(c.ErrOrStderr(), p.Target)); err != nil {
-				return err
-			}
-			_, _ = fmt.Fprintf(c.ErrOrStderr(), "Stack %s in %s is complete.\n", p.Stack, p.Target)
-		}
-		return nil
+		plans = append(plans, p)
 	}
-	return c
+	changes, err := writePlans(c.OutOrStdout(), a.output, plans)
+	if err != nil || changes == 0 || a.dryRun {
+		return err
+	}
+	if err := a.sure.ask(ctx, c.InOrStdin(), c.ErrOrStderr(), fmt.Sprintf("Change %d stacks?", changes)); err != nil {
+		return err
+	}
+	plans = slices.DeleteFunc(plans, (*awsset.Plan).Empty)
+	for _, p := range plans {
+		if err := p.Prepare(ctx); err != nil {
+			return err
+		}
+	}
+	for _, p := range plans {
+		if err := p.Execute(ctx, progress(c.ErrOrStderr(), p.Target)); err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintf(c.ErrOrStderr(), "Stack %s in %s is complete.\n", p.Stack, p.Target)
+	}
+	return nil
+}
+
+// changeFlags are the flags of a command that changes AWS.
+type changeFlags struct {
+	awsFlags
+	sure   confirmation
+	dryRun bool
+}
+
+func (a *changeFlags) register(c *cobra.Command, dryRun string) {
+	a.awsFlags.register(c, changeTimeout)
+	c.Flags().BoolVar(&a.dryRun, "dry-run", false, dryRun)
+	a.sure.register(c.Flags())
+}
+
+// change runs a change of the targets. Without a way to confirm it, nothing is called.
+func (a *changeFlags) change(c *cobra.Command, verb string, do func(ctx context.Context, c *cobra.Command, targets []*awsset.Target) error) error {
+	if !a.dryRun {
+		if err := a.sure.possible(c.InOrStdin()); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), a.timeout)
+	defer cancel()
+	session, targets, err := a.targets(ctx, c.ErrOrStderr(), verb)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	return do(ctx, c, targets)
 }
 
 // targets opens a session, and returns the targets of a change. A member for which there is no

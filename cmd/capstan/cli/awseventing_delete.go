@@ -14,9 +14,7 @@ import (
 )
 
 func newAWSEventingDelete() *cobra.Command {
-	var a awsFlags
-	var sure confirmation
-	var dryRun, force bool
+	var a deleteFlags
 	c := &cobra.Command{
 		Use:   "delete",
 		Short: "Delete the AWS resources, after showing them",
@@ -32,60 +30,58 @@ that is not Capstan's.`,
   capstan aws-eventing delete --regions=eu-west-1,us-east-1 --members=444455556666 --member-role=admin`,
 		Args: cobra.NoArgs,
 	}
-	a.register(c, changeTimeout)
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be deleted, and delete nothing")
-	sure.register(c.Flags())
-	c.Flags().BoolVar(&force, "force", false, "also delete a queue that an EventingBackend reads")
-	f := newClusterFlags(c)
+	a.register(c, "show what would be deleted, and delete nothing")
+	c.Flags().BoolVar(&a.force, "force", false, "also delete a queue that an EventingBackend reads")
+	a.cluster = newClusterFlags(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		if !dryRun {
-			if err := sure.possible(c.InOrStdin()); err != nil {
-				return err
-			}
-		}
-		ctx, cancel := context.WithTimeout(c.Context(), a.timeout)
-		defer cancel()
-		session, targets, err := a.targets(ctx, c.ErrOrStderr(), "delete")
+		return a.change(c, "delete", a.delete)
+	}
+	return c
+}
+
+// deleteFlags are the flags of delete.
+type deleteFlags struct {
+	changeFlags
+	force   bool
+	cluster *clusterFlags
+}
+
+// delete shows what the targets have, and deletes it when that is confirmed.
+func (a *deleteFlags) delete(ctx context.Context, c *cobra.Command, targets []*awsset.Target) error {
+	slices.Reverse(targets)
+	var there []*awsset.Inventory
+	var all []plannedChange
+	for _, t := range targets {
+		i, err := t.Inventory(ctx)
 		if err != nil {
 			return err
 		}
-		defer session.Close()
-		slices.Reverse(targets)
-		var there []*awsset.Inventory
-		var all []plannedChange
-		for _, t := range targets {
-			i, err := t.Inventory(ctx)
-			if err != nil {
-				return err
-			}
-			all = append(all, plannedChange{Account: t.Account, Region: t.Region, Caller: t.Caller, Stack: i.Stack, Changes: append([]awsset.Change{}, i.Resources...), Messages: i.Messages})
-			if i.Exists {
-				there = append(there, i)
-			}
+		all = append(all, plannedChange{Account: t.Account, Region: t.Region, Caller: t.Caller, Stack: i.Stack, Changes: append([]awsset.Change{}, i.Resources...), Messages: i.Messages})
+		if i.Exists {
+			there = append(there, i)
 		}
-		if err := writeDeletions(c.OutOrStdout(), a.output, all, there); err != nil || len(there) == 0 {
+	}
+	if err := writeDeletions(c.OutOrStdout(), a.output, all, there); err != nil || len(there) == 0 {
+		return err
+	}
+	if !a.force {
+		if err := unread(ctx, a.cluster.hub(), there, c.ErrOrStderr()); err != nil {
 			return err
 		}
-		if !force {
-			if err := unread(ctx, f.hub(), there, c.ErrOrStderr()); err != nil {
-				return err
-			}
-		}
-		if dryRun {
-			return nil
-		}
-		if err := sure.ask(ctx, c.InOrStdin(), c.ErrOrStderr(), fmt.Sprintf("Delete %d stacks?", len(there))); err != nil {
-			return err
-		}
-		for _, i := range there {
-			if err := i.Delete(ctx, progress(c.ErrOrStderr(), i.Target)); err != nil {
-				return err
-			}
-			_, _ = fmt.Fprintf(c.ErrOrStderr(), "Stack %s in %s is deleted.\n", i.Stack, i.Target)
-		}
+	}
+	if a.dryRun {
 		return nil
 	}
-	return c
+	if err := a.sure.ask(ctx, c.InOrStdin(), c.ErrOrStderr(), fmt.Sprintf("Delete %d stacks?", len(there))); err != nil {
+		return err
+	}
+	for _, i := range there {
+		if err := i.Delete(ctx, progress(c.ErrOrStderr(), i.Target)); err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintf(c.ErrOrStderr(), "Stack %s in %s is deleted.\n", i.Stack, i.Target)
+	}
+	return nil
 }
 
 // unread returns an error if an EventingBackend reads a queue that is to be deleted.

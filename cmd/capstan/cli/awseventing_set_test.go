@@ -297,7 +297,7 @@ func TestAWSEventingRefusesCallers(t *testing.T) {
 		{[]string{"--member-role=admin"}, "--member-role: it is assumed in the accounts of --members"},
 		{[]string{"--output=wide"}, `--output: "wide" is not one of table, json`},
 		{[]string{"--name=a b", "--stack-name=1"}, "--stack-name"},
-		{[]string{"--role-arn=arn:aws:iam::" + queueAccount + ":role/nobody"}, "may not call sts:AssumeRole"},
+		{[]string{"--role-arn=arn:aws:iam::" + queueAccount + ":role/missing"}, "may not call sts:AssumeRole"},
 	} {
 		for _, verb := range []string{"check", "apply", "delete"} {
 			args := append([]string{verb}, tc.args...)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -219,7 +220,7 @@ func describeInstance(b *strings.Builder, e instancestate.Explanation, now time.
 		}
 		row("event", "%s: %s, %s%s", v.ID, what, v.Time, ago)
 		if v.Account != "" || v.Region != "" {
-			row("event of", "account %s, region %s", dash(v.Account), dash(v.Region))
+			row("event of", "account %s, region %s", cmp.Or(v.Account, "-"), cmp.Or(v.Region, "-"))
 		}
 		source := e.Source
 		if source == "" {
@@ -261,11 +262,4 @@ func yes(is bool) string {
 		return "yes"
 	}
 	return "no"
-}
-
-func dash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }

@@ -34,8 +34,8 @@ type failure struct {
 	since, last time.Time
 }
 
-// current reports whether the calls still fail: a call that nobody needs is not repeated, so that
-// its failure ends by time.
+// current reports whether the calls still fail. A call that no node group needs is not repeated, so
+// that its failure ends by time.
 func (f failure) current(t Timings, now time.Time) bool {
 	return now.Sub(f.last) <= currentWaits*(t.RetryMost+t.Call)
 }

@@ -48,7 +48,7 @@ func TestStateOfAFailure(t *testing.T) {
 	g.Expect(w.State()).To(Equal(before), "a query does not change it")
 }
 
-// A failure ends when no call is repeated: nobody needs the region any more.
+// A failure ends when no call is repeated, because no node group needs the region any more.
 func TestAFailureThatNobodyRepeatsEnds(t *testing.T) {
 	g, w := NewWithT(t), start(t, catalogue.Timings{})
 	w.Inject(aws.Rule{Match: aws.Match{Service: "ec2"}, Fault: &aws.Denied})

@@ -38,7 +38,7 @@ func over(status string) bool {
 	return strings.EqualFold(status, closed) || strings.EqualFold(status, resolved)
 }
 
-// change identifies the event: by its ARN. Events without one are told apart by their type and start.
+// change identifies the event: by its ARN or, without one, by its type and start.
 func (h healthDetail) change() string {
 	if h.EventARN == "" {
 		return cut(h.TypeCode + "/" + h.Start)

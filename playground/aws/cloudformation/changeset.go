@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/capstan-hub/capstan/playground/aws"
+	"github.com/capstan-hub/capstan/playground/aws/internal/wire"
 )
 
 // Statuses of change sets that stacks do not have.
@@ -89,7 +90,7 @@ func (s *Service) stackForLocked(c *aws.Call, cs *changeSet) (*stack, *aws.Fault
 	name := c.Form.Get(stackParameter)
 	st := s.lookupLocked(c, name)
 	if st != nil && slices.ContainsFunc(st.changeSets, func(other *changeSet) bool { return other.name == cs.name }) {
-		return nil, bad("AlreadyExistsException", "ChangeSet %s already exists", cs.id)
+		return nil, wire.Bad("AlreadyExistsException", "ChangeSet %s already exists", cs.id)
 	}
 	switch c.Form.Get(typeParameter) {
 	case typeCreate:
@@ -138,7 +139,7 @@ func checkCapabilities(t *template, capabilities []string) *aws.Fault {
 	if need == "" || slices.Contains(capabilities, need) || slices.Contains(capabilities, ownName) {
 		return nil
 	}
-	return bad("InsufficientCapabilitiesException", "Requires capabilities : [%s]", need)
+	return wire.Bad("InsufficientCapabilitiesException", "Requires capabilities : [%s]", need)
 }
 
 // formTags returns the tags of a call; nil without any.
@@ -209,7 +210,7 @@ func (s *Service) changeSetOfLocked(c *aws.Call) (*stack, *changeSet, *aws.Fault
 			}
 		}
 	}
-	f := bad("ChangeSetNotFound", "ChangeSet [%s] does not exist", name)
+	f := wire.Bad("ChangeSetNotFound", "ChangeSet [%s] does not exist", name)
 	f.Status = http.StatusNotFound
 	return nil, nil, f
 }
@@ -306,7 +307,7 @@ func (s *Service) executeChangeSetLocked(c *aws.Call) (any, *aws.Fault) {
 		if cs.status == createComplete {
 			status = cs.execution
 		}
-		return nil, bad("InvalidChangeSetStatus", "ChangeSet [%s] cannot be executed in its current status of [%s]", cs.id, status)
+		return nil, wire.Bad("InvalidChangeSetStatus", "ChangeSet [%s] cannot be executed in its current status of [%s]", cs.id, status)
 	}
 	now := c.Server.Clock().Now()
 	// AWS deletes the other change sets of the stack.
@@ -333,7 +334,7 @@ func (s *Service) deleteChangeSetLocked(c *aws.Call) (any, *aws.Fault) {
 	case fault != nil:
 		return nil, fault
 	case cs.execution == executeInProgress:
-		return nil, bad("InvalidChangeSetStatus", "ChangeSet [%s] cannot be deleted in its current status of [%s]", cs.id, cs.execution)
+		return nil, wire.Bad("InvalidChangeSetStatus", "ChangeSet [%s] cannot be deleted in its current status of [%s]", cs.id, cs.execution)
 	}
 	st.changeSets = slices.DeleteFunc(st.changeSets, func(other *changeSet) bool { return other == cs })
 	return nil, nil

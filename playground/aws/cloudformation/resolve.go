@@ -17,8 +17,8 @@ const (
 // pseudo are the pseudo parameters.
 var pseudo = []string{"AWS::AccountId", "AWS::Region", "AWS::Partition", "AWS::StackName"}
 
-// placeholder in the text of Fn::Sub. ${!x} is the text ${x}.
-var placeholder = regexp.MustCompile(`\$\{([^}]*)\}`)
+// variable in the text of Fn::Sub. ${!x} is the text ${x}.
+var variable = regexp.MustCompile(`\$\{([^}]*)\}`)
 
 // function returns the name and argument if a value is a function.
 func function(v any) (name string, argument any, is bool) {
@@ -54,7 +54,7 @@ func parts(name string, argument any) ([]reference, error) {
 			break
 		}
 		var all []reference
-		for _, match := range placeholder.FindAllStringSubmatch(text, -1) {
+		for _, match := range variable.FindAllStringSubmatch(text, -1) {
 			if r, literal := inText(match[1]); !literal {
 				all = append(all, r)
 			}
@@ -66,7 +66,7 @@ func parts(name string, argument any) ([]reference, error) {
 	return nil, fmt.Errorf("Template error: the argument %v of %s is not simulated", argument, name)
 }
 
-// inText returns the reference of a placeholder.
+// inText returns the reference of a variable.
 func inText(text string) (r reference, literal bool) {
 	if strings.HasPrefix(text, "!") {
 		return reference{}, true
@@ -156,7 +156,7 @@ func (e environment) lookup(r reference) string {
 func (e environment) resolve(v any) any {
 	if name, argument, is := function(v); is {
 		if name == subFunction {
-			return placeholder.ReplaceAllStringFunc(argument.(string), func(match string) string {
+			return variable.ReplaceAllStringFunc(argument.(string), func(match string) string {
 				r, literal := inText(match[2 : len(match)-1])
 				if literal {
 					return "${" + match[3:]

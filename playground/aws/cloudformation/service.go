@@ -2,11 +2,8 @@ package cloudformation
 
 import (
 	"cmp"
-	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -53,12 +50,6 @@ func (s *Service) Name() string { return "cloudformation" }
 // Anonymous implements aws.Service.
 func (s *Service) Anonymous(string) bool { return false }
 
-// action of CloudFormation, with the parameters that it has.
-type action struct {
-	do         func(s *Service, c *aws.Call) (any, *aws.Fault)
-	parameters []string
-}
-
 const (
 	stackParameter     = "StackName"
 	changeSetParameter = "ChangeSetName"
@@ -73,47 +64,22 @@ const (
 	tagsParameter         = "Tags.member."
 )
 
-var actions = map[string]action{
-	"CreateChangeSet": {(*Service).createChangeSetLocked, []string{
-		stackParameter, changeSetParameter, typeParameter, bodyParameter, descriptionKey, requestParameter, modeParameter, capabilitiesParameter, tagsParameter,
-	}},
-	"DescribeChangeSet":      {(*Service).describeChangeSetLocked, []string{stackParameter, changeSetParameter, tokenParameter}},
-	"ExecuteChangeSet":       {(*Service).executeChangeSetLocked, []string{stackParameter, changeSetParameter, requestParameter}},
-	"DeleteChangeSet":        {(*Service).deleteChangeSetLocked, []string{stackParameter, changeSetParameter}},
-	"DescribeStacks":         {(*Service).describeStacksLocked, []string{stackParameter, tokenParameter}},
-	"DescribeStackEvents":    {(*Service).describeEventsLocked, []string{stackParameter, tokenParameter}},
-	"DescribeStackResources": {(*Service).describeResourcesLocked, []string{stackParameter, logicalParameter}},
-	"ListStackResources":     {(*Service).listResourcesLocked, []string{stackParameter, tokenParameter}},
-	"GetTemplate":            {(*Service).getTemplateLocked, []string{stackParameter, changeSetParameter, "TemplateStage"}},
-	"DeleteStack":            {(*Service).deleteStackLocked, []string{stackParameter, requestParameter}},
+var actions = map[string]wire.Action[*Service]{
+	"CreateChangeSet":        wire.Do((*Service).createChangeSetLocked, stackParameter, changeSetParameter, typeParameter, bodyParameter, descriptionKey, requestParameter, modeParameter, capabilitiesParameter, tagsParameter),
+	"DescribeChangeSet":      wire.Do((*Service).describeChangeSetLocked, stackParameter, changeSetParameter, tokenParameter),
+	"ExecuteChangeSet":       wire.Do((*Service).executeChangeSetLocked, stackParameter, changeSetParameter, requestParameter),
+	"DeleteChangeSet":        wire.Do((*Service).deleteChangeSetLocked, stackParameter, changeSetParameter),
+	"DescribeStacks":         wire.Do((*Service).describeStacksLocked, stackParameter, tokenParameter),
+	"DescribeStackEvents":    wire.Do((*Service).describeEventsLocked, stackParameter, tokenParameter),
+	"DescribeStackResources": wire.Do((*Service).describeResourcesLocked, stackParameter, logicalParameter),
+	"ListStackResources":     wire.Do((*Service).listResourcesLocked, stackParameter, tokenParameter),
+	"GetTemplate":            wire.Do((*Service).getTemplateLocked, stackParameter, changeSetParameter, "TemplateStage"),
+	"DeleteStack":            wire.Do((*Service).deleteStackLocked, stackParameter, requestParameter),
 }
 
 // Serve implements aws.Service.
 func (s *Service) Serve(w http.ResponseWriter, c *aws.Call) *aws.Fault {
-	act, known := actions[c.Action]
-	if !known {
-		return bad("InvalidAction", "Could not find operation %s: it is not simulated", c.Action)
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.Form)) {
-		if name != "Action" && name != "Version" && !slices.ContainsFunc(act.parameters, func(p string) bool {
-			return p == name || strings.HasSuffix(p, ".") && strings.HasPrefix(name, p)
-		}) {
-			return invalid("The parameter %s of %s is not simulated", name, c.Action)
-		}
-	}
-	result, fault := s.locked(act, c)
-	if fault != nil {
-		return fault
-	}
-	wire.WriteXML(w, namespace, c.Action, result)
-	return nil
-}
-
-// locked runs an action with the lock.
-func (s *Service) locked(act action, c *aws.Call) (any, *aws.Fault) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return act.do(s, c)
+	return wire.Query(w, namespace, actions, s, &s.mu, c)
 }
 
 // Refuse implements aws.Service.
@@ -158,10 +124,8 @@ func pageOf[T any](c *aws.Call, all []T, size int) (page []T, next string, fault
 	return all[from:to], next, nil
 }
 
-func bad(code, format string, args ...any) *aws.Fault {
-	return &aws.Fault{Status: http.StatusBadRequest, Code: code, Message: fmt.Sprintf(format, args...)}
+func invalid(format string, args ...any) *aws.Fault {
+	return wire.Bad("ValidationError", format, args...)
 }
-
-func invalid(format string, args ...any) *aws.Fault { return bad("ValidationError", format, args...) }
 
 func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

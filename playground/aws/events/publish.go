@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/capstan-hub/capstan/playground/aws"
+	"github.com/capstan-hub/capstan/playground/aws/internal/wire"
 )
 
 // awsSource is the prefix of the sources of events of AWS itself.
@@ -112,7 +113,7 @@ func (s *Service) putEvents(c *aws.Call) (any, *aws.Fault) {
 		return nil, fault
 	}
 	if len(in.Entries) == 0 || len(in.Entries) > maxEntries {
-		return nil, bad("ValidationException", "1 validation error detected: Value at 'entries' failed to satisfy constraint: Member must have length between 1 and %d", maxEntries)
+		return nil, wire.Bad("ValidationException", "1 validation error detected: Value at 'entries' failed to satisfy constraint: Member must have length between 1 and %d", maxEntries)
 	}
 	results, failures := []putResult{}, 0
 	for _, e := range in.Entries {

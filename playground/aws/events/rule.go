@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/capstan-hub/capstan/playground/aws"
+	"github.com/capstan-hub/capstan/playground/aws/internal/wire"
 	"github.com/capstan-hub/capstan/playground/aws/sqs"
 )
 
@@ -37,32 +38,40 @@ type deadLetter struct{ Arn string }
 
 var ruleName = regexp.MustCompile(`^[.\-_A-Za-z0-9]{1,64}$`)
 
+// decodeOnBus decodes the parameters of a call into in, and checks the name of the bus there.
+func decodeOnBus(c *aws.Call, in any, busName *string) *aws.Fault {
+	if fault := decode(c, in); fault != nil {
+		return fault
+	}
+	return bus(*busName)
+}
+
 // bus checks the name of a bus.
 func bus(name string) *aws.Fault {
 	if name != "" && name != defaultBus {
-		return bad("ResourceNotFoundException", "Event bus %s does not exist.", name)
+		return wire.Bad("ResourceNotFoundException", "Event bus %s does not exist.", name)
 	}
 	return nil
 }
 
-// findLocked returns the rule of a call.
-func (s *Service) findLocked(c *aws.Call, name, busName string) (*rule, *aws.Fault) {
-	if fault := bus(busName); fault != nil {
+// onRule decodes the parameters of a call into in, and calls do with the rule that name and busName of in
+// give, under the lock.
+func (s *Service) onRule(c *aws.Call, in any, name, busName *string, do func(r *rule) (any, *aws.Fault)) (any, *aws.Fault) {
+	if fault := decodeOnBus(c, in, busName); fault != nil {
 		return nil, fault
 	}
-	if r := s.rules[placeOf(c)][name]; r != nil {
-		return r, nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.rules[placeOf(c)][*name]
+	if r == nil {
+		return nil, wire.Bad("ResourceNotFoundException", "Rule %s does not exist on EventBus default.", *name)
 	}
-	return nil, bad("ResourceNotFoundException", "Rule %s does not exist on EventBus default.", name)
+	return do(r)
 }
 
 func (s *Service) putRule(c *aws.Call) (any, *aws.Fault) {
 	var in struct{ Name, Description, State, EventPattern, EventBusName string }
-	fault := decode(c, &in)
-	if fault == nil {
-		fault = bus(in.EventBusName)
-	}
-	if fault != nil {
+	if fault := decodeOnBus(c, &in, &in.EventBusName); fault != nil {
 		return nil, fault
 	}
 	if in.State == "" {
@@ -70,15 +79,15 @@ func (s *Service) putRule(c *aws.Call) (any, *aws.Fault) {
 	}
 	switch {
 	case !ruleName.MatchString(in.Name):
-		return nil, bad("ValidationException", "1 validation error detected: Value '%s' at 'name' failed to satisfy constraint: Member must satisfy regular expression pattern: [\\.\\-_A-Za-z0-9]+", in.Name)
+		return nil, wire.Bad("ValidationException", "1 validation error detected: Value '%s' at 'name' failed to satisfy constraint: Member must satisfy regular expression pattern: [\\.\\-_A-Za-z0-9]+", in.Name)
 	case in.State != enabled && in.State != disabled:
-		return nil, bad("ValidationException", "The State %s is not simulated.", in.State)
+		return nil, wire.Bad("ValidationException", "The State %s is not simulated.", in.State)
 	case in.EventPattern == "":
-		return nil, bad("ValidationException", "Parameter(s) EventPattern or ScheduleExpression must be specified.")
+		return nil, wire.Bad("ValidationException", "Parameter(s) EventPattern or ScheduleExpression must be specified.")
 	}
 	p, err := parsePattern(in.EventPattern)
 	if err != nil {
-		return nil, bad("InvalidEventPatternException", "Event pattern is not valid. Reason: %s", err)
+		return nil, wire.Bad("InvalidEventPatternException", "Event pattern is not valid. Reason: %s", err)
 	}
 	at := placeOf(c)
 	s.mu.Lock()
@@ -97,16 +106,9 @@ func (s *Service) putRule(c *aws.Call) (any, *aws.Fault) {
 
 func (s *Service) describeRule(c *aws.Call) (any, *aws.Fault) {
 	var in struct{ Name, EventBusName string }
-	if fault := decode(c, &in); fault != nil {
-		return nil, fault
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r, fault := s.findLocked(c, in.Name, in.EventBusName)
-	if fault != nil {
-		return nil, fault
-	}
-	return described(r), nil
+	return s.onRule(c, &in, &in.Name, &in.EventBusName, func(r *rule) (any, *aws.Fault) {
+		return described(r), nil
+	})
 }
 
 func described(r *rule) map[string]string {
@@ -119,11 +121,7 @@ func described(r *rule) map[string]string {
 
 func (s *Service) listRules(c *aws.Call) (any, *aws.Fault) {
 	var in struct{ NamePrefix, EventBusName string }
-	fault := decode(c, &in)
-	if fault == nil {
-		fault = bus(in.EventBusName)
-	}
-	if fault != nil {
+	if fault := decodeOnBus(c, &in, &in.EventBusName); fault != nil {
 		return nil, fault
 	}
 	s.mu.Lock()
@@ -143,18 +141,14 @@ func (s *Service) deleteRule(c *aws.Call) (any, *aws.Fault) {
 		Name, EventBusName string
 		Force              bool
 	}
-	fault := decode(c, &in)
-	if fault == nil {
-		fault = bus(in.EventBusName)
-	}
-	if fault != nil {
+	if fault := decodeOnBus(c, &in, &in.EventBusName); fault != nil {
 		return nil, fault
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	rules := s.rules[placeOf(c)]
 	if r := rules[in.Name]; r != nil && len(r.targets) > 0 {
-		return nil, bad("ValidationException", "Rule can't be deleted since it has targets.")
+		return nil, wire.Bad("ValidationException", "Rule can't be deleted since it has targets.")
 	}
 	delete(rules, in.Name) // AWS reports no error for a rule that does not exist.
 	return struct{}{}, nil
@@ -165,17 +159,10 @@ func (s *Service) disableRule(c *aws.Call) (any, *aws.Fault) { return s.setState
 
 func (s *Service) setState(c *aws.Call, state string) (any, *aws.Fault) {
 	var in struct{ Name, EventBusName string }
-	if fault := decode(c, &in); fault != nil {
-		return nil, fault
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r, fault := s.findLocked(c, in.Name, in.EventBusName)
-	if fault != nil {
-		return nil, fault
-	}
-	r.State = state
-	return struct{}{}, nil
+	return s.onRule(c, &in, &in.Name, &in.EventBusName, func(r *rule) (any, *aws.Fault) {
+		r.State = state
+		return struct{}{}, nil
+	})
 }
 
 // failedEntry of a batch.
@@ -186,44 +173,37 @@ func (s *Service) putTargets(c *aws.Call) (any, *aws.Fault) {
 		Rule, EventBusName string
 		Targets            []target
 	}
-	if fault := decode(c, &in); fault != nil {
-		return nil, fault
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r, fault := s.findLocked(c, in.Rule, in.EventBusName)
-	if fault != nil {
-		return nil, fault
-	}
-	all := maps.Clone(r.targets)
-	for _, t := range in.Targets {
-		if fault := checkTarget(c, t); fault != nil {
-			return nil, fault
+	return s.onRule(c, &in, &in.Rule, &in.EventBusName, func(r *rule) (any, *aws.Fault) {
+		all := maps.Clone(r.targets)
+		for _, t := range in.Targets {
+			if fault := checkTarget(c, t); fault != nil {
+				return nil, fault
+			}
+			all[t.ID] = t
 		}
-		all[t.ID] = t
-	}
-	if len(all) > maxTargets {
-		return nil, bad("LimitExceededException", "The requested resource exceeds the maximum number allowed.")
-	}
-	r.targets = all
-	return map[string]any{"FailedEntryCount": 0, "FailedEntries": []failedEntry{}}, nil
+		if len(all) > maxTargets {
+			return nil, wire.Bad("LimitExceededException", "The requested resource exceeds the maximum number allowed.")
+		}
+		r.targets = all
+		return map[string]any{"FailedEntryCount": 0, "FailedEntries": []failedEntry{}}, nil
+	})
 }
 
 func checkTarget(c *aws.Call, t target) *aws.Fault {
 	id, valid := sqs.ParseARN(t.Arn)
 	switch {
 	case !ruleName.MatchString(t.ID):
-		return bad("ValidationException", "The Id %q of a target is not valid.", t.ID)
+		return wire.Bad("ValidationException", "The Id %q of a target is not valid.", t.ID)
 	case !valid:
-		return bad("ValidationException", "The target %s has the Arn %s, which is not a queue. Other targets are not simulated.", t.ID, t.Arn)
+		return wire.Bad("ValidationException", "The target %s has the Arn %s, which is not a queue. Other targets are not simulated.", t.ID, t.Arn)
 	case id.Region != c.Region:
-		return bad("ValidationException", "Parameter %s is not valid. Reason: The target is in another region.", t.Arn)
+		return wire.Bad("ValidationException", "Parameter %s is not valid. Reason: The target is in another region.", t.Arn)
 	case t.RoleArn != "" && aws.AccountOf(t.RoleArn) != c.Account:
-		return bad("ValidationException", "Parameter RoleArn of target %s is not valid. Reason: Cross-account pass role is not allowed.", t.ID)
+		return wire.Bad("ValidationException", "Parameter RoleArn of target %s is not valid. Reason: Cross-account pass role is not allowed.", t.ID)
 	}
 	if t.DeadLetterConfig != nil {
 		if dead, valid := sqs.ParseARN(t.DeadLetterConfig.Arn); !valid || dead.Region != c.Region {
-			return bad("ValidationException", "Parameter DeadLetterConfig of target %s is not valid. Reason: It must be a queue of this region.", t.ID)
+			return wire.Bad("ValidationException", "Parameter DeadLetterConfig of target %s is not valid. Reason: It must be a queue of this region.", t.ID)
 		}
 	}
 	return nil
@@ -235,23 +215,16 @@ func (s *Service) removeTargets(c *aws.Call) (any, *aws.Fault) {
 		IDs                []string `json:"Ids"`
 		Force              bool
 	}
-	if fault := decode(c, &in); fault != nil {
-		return nil, fault
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r, fault := s.findLocked(c, in.Rule, in.EventBusName)
-	if fault != nil {
-		return nil, fault
-	}
-	failures := []failedEntry{}
-	for _, id := range in.IDs {
-		if _, has := r.targets[id]; !has {
-			failures = append(failures, failedEntry{id, "ResourceNotFoundException", "Rule " + r.Name + " does not have target " + id + "."})
+	return s.onRule(c, &in, &in.Rule, &in.EventBusName, func(r *rule) (any, *aws.Fault) {
+		failures := []failedEntry{}
+		for _, id := range in.IDs {
+			if _, has := r.targets[id]; !has {
+				failures = append(failures, failedEntry{id, "ResourceNotFoundException", "Rule " + r.Name + " does not have target " + id + "."})
+			}
+			delete(r.targets, id)
 		}
-		delete(r.targets, id)
-	}
-	return map[string]any{"FailedEntryCount": len(failures), "FailedEntries": failures}, nil
+		return map[string]any{"FailedEntryCount": len(failures), "FailedEntries": failures}, nil
+	})
 }
 
 func (s *Service) listTargets(c *aws.Call) (any, *aws.Fault) {
@@ -259,18 +232,11 @@ func (s *Service) listTargets(c *aws.Call) (any, *aws.Fault) {
 		Rule, EventBusName, NextToken string
 		Limit                         *int
 	}
-	if fault := decode(c, &in); fault != nil {
-		return nil, fault
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r, fault := s.findLocked(c, in.Rule, in.EventBusName)
-	if fault != nil {
-		return nil, fault
-	}
-	targets := []target{}
-	for _, id := range slices.Sorted(maps.Keys(r.targets)) {
-		targets = append(targets, r.targets[id])
-	}
-	return map[string]any{"Targets": targets}, nil
+	return s.onRule(c, &in, &in.Rule, &in.EventBusName, func(r *rule) (any, *aws.Fault) {
+		targets := []target{}
+		for _, id := range slices.Sorted(maps.Keys(r.targets)) {
+			targets = append(targets, r.targets[id])
+		}
+		return map[string]any{"Targets": targets}, nil
+	})
 }

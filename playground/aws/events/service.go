@@ -3,7 +3,6 @@ package events
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"sync"
 
@@ -100,7 +99,7 @@ var actions = map[string]func(s *Service, c *aws.Call) (any, *aws.Fault){
 func (s *Service) Serve(w http.ResponseWriter, c *aws.Call) *aws.Fault {
 	act := actions[c.Action]
 	if act == nil {
-		return bad("UnknownOperationException", "The operation %s is not simulated.", c.Action)
+		return wire.Bad("UnknownOperationException", "The operation %s is not simulated.", c.Action)
 	}
 	out, fault := act(s, c)
 	if fault != nil {
@@ -133,11 +132,7 @@ func decode(c *aws.Call, in any) *aws.Fault {
 	decoder := json.NewDecoder(bytes.NewReader(c.Body))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(in); err != nil {
-		return bad("ValidationException", "%s: %s", c.Action, err)
+		return wire.Bad("ValidationException", "%s: %s", c.Action, err)
 	}
 	return nil
-}
-
-func bad(code, format string, args ...any) *aws.Fault {
-	return &aws.Fault{Status: http.StatusBadRequest, Code: code, Message: fmt.Sprintf(format, args...)}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/capstan-hub/capstan/playground/aws"
+	"github.com/capstan-hub/capstan/playground/aws/internal/wire"
 	"github.com/capstan-hub/capstan/playground/aws/policy"
 )
 
@@ -61,7 +62,7 @@ func (s *Service) policyOfLocked(c *aws.Call) (*managed, *aws.Fault) {
 func (s *Service) createPolicyLocked(c *aws.Call) (any, *aws.Fault) {
 	name := c.Form.Get(policyNameParameter)
 	if !entityName.MatchString(name) {
-		return nil, bad("ValidationError", "The specified value for policyName is invalid: %s", name)
+		return nil, wire.Bad("ValidationError", "The specified value for policyName is invalid: %s", name)
 	}
 	arn := "arn:aws:iam::" + c.Account + ":policy/" + name
 	d, fault := parse(c, documentParameter, policy.Identity)

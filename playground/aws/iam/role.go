@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/capstan-hub/capstan/playground/aws"
+	"github.com/capstan-hub/capstan/playground/aws/internal/wire"
 	"github.com/capstan-hub/capstan/playground/aws/policy"
 )
 
@@ -52,7 +53,7 @@ func (s *Service) createRoleLocked(c *aws.Call) (any, *aws.Fault) {
 	name := c.Form.Get(roleParameter)
 	arn := roleARN(c.Account, name)
 	if !entityName.MatchString(name) || len(name) > maxRoleName {
-		return nil, bad("ValidationError", "The specified value for roleName is invalid: %s", name)
+		return nil, wire.Bad("ValidationError", "The specified value for roleName is invalid: %s", name)
 	}
 	trust, fault := parse(c, trustParameter, policy.Trust)
 	switch {
@@ -79,7 +80,7 @@ func (r *role) setSession(c *aws.Call) *aws.Fault {
 	}
 	seconds, err := strconv.Atoi(text)
 	if err != nil || seconds < 3600 || seconds > 43200 {
-		return bad("ValidationError", "MaxSessionDuration %s is not between 3600 and 43200", text)
+		return wire.Bad("ValidationError", "MaxSessionDuration %s is not between 3600 and 43200", text)
 	}
 	r.maxSession = seconds
 	return nil
@@ -159,7 +160,7 @@ func (s *Service) putRolePolicyLocked(c *aws.Call) (any, *aws.Fault) {
 	}
 	name := c.Form.Get(policyNameParameter)
 	if !entityName.MatchString(name) {
-		return nil, bad("ValidationError", "The specified value for policyName is invalid: %s", name)
+		return nil, wire.Bad("ValidationError", "The specified value for policyName is invalid: %s", name)
 	}
 	d, fault := parse(c, documentParameter, policy.Identity)
 	if fault != nil {

@@ -3,7 +3,6 @@ package iam
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 
@@ -65,12 +64,6 @@ func (s *Service) Name() string { return "iam" }
 // Anonymous implements aws.Service.
 func (s *Service) Anonymous(string) bool { return false }
 
-// action of IAM, with the parameters that it has.
-type action struct {
-	do         func(s *Service, c *aws.Call) (any, *aws.Fault)
-	parameters []string
-}
-
 const (
 	roleParameter        = "RoleName"
 	policyNameParameter  = "PolicyName"
@@ -83,53 +76,32 @@ const (
 	defaultParameter     = "SetAsDefault"
 )
 
-var actions = map[string]action{
-	"CreateRole":               {(*Service).createRoleLocked, []string{roleParameter, trustParameter, descriptionParameter, sessionParameter}},
-	"GetRole":                  {(*Service).getRoleLocked, []string{roleParameter}},
-	"UpdateRole":               {(*Service).updateRoleLocked, []string{roleParameter, descriptionParameter, sessionParameter}},
-	"UpdateAssumeRolePolicy":   {(*Service).updateTrustLocked, []string{roleParameter, documentParameter}},
-	"DeleteRole":               {(*Service).deleteRoleLocked, []string{roleParameter}},
-	"PutRolePolicy":            {(*Service).putRolePolicyLocked, []string{roleParameter, policyNameParameter, documentParameter}},
-	"GetRolePolicy":            {(*Service).getRolePolicyLocked, []string{roleParameter, policyNameParameter}},
-	"ListRolePolicies":         {(*Service).listRolePoliciesLocked, []string{roleParameter, "Marker", "MaxItems"}},
-	"DeleteRolePolicy":         {(*Service).deleteRolePolicyLocked, []string{roleParameter, policyNameParameter}},
-	"CreatePolicy":             {(*Service).createPolicyLocked, []string{policyNameParameter, documentParameter, descriptionParameter}},
-	"GetPolicy":                {(*Service).getPolicyLocked, []string{policyARNParameter}},
-	"GetPolicyVersion":         {(*Service).getPolicyVersionLocked, []string{policyARNParameter, versionParameter}},
-	"ListPolicyVersions":       {(*Service).listPolicyVersionsLocked, []string{policyARNParameter, "Marker", "MaxItems"}},
-	"CreatePolicyVersion":      {(*Service).createPolicyVersionLocked, []string{policyARNParameter, documentParameter, defaultParameter}},
-	"DeletePolicyVersion":      {(*Service).deletePolicyVersionLocked, []string{policyARNParameter, versionParameter}},
-	"DeletePolicy":             {(*Service).deletePolicyLocked, []string{policyARNParameter}},
-	"AttachRolePolicy":         {(*Service).attachLocked, []string{roleParameter, policyARNParameter}},
-	"DetachRolePolicy":         {(*Service).detachLocked, []string{roleParameter, policyARNParameter}},
-	"ListAttachedRolePolicies": {(*Service).listAttachedLocked, []string{roleParameter, "Marker", "MaxItems"}},
-	"ListEntitiesForPolicy":    {(*Service).listEntitiesLocked, []string{policyARNParameter, "EntityFilter", "Marker", "MaxItems"}},
+var actions = map[string]wire.Action[*Service]{
+	"CreateRole":               wire.Do((*Service).createRoleLocked, roleParameter, trustParameter, descriptionParameter, sessionParameter),
+	"GetRole":                  wire.Do((*Service).getRoleLocked, roleParameter),
+	"UpdateRole":               wire.Do((*Service).updateRoleLocked, roleParameter, descriptionParameter, sessionParameter),
+	"UpdateAssumeRolePolicy":   wire.Do((*Service).updateTrustLocked, roleParameter, documentParameter),
+	"DeleteRole":               wire.Do((*Service).deleteRoleLocked, roleParameter),
+	"PutRolePolicy":            wire.Do((*Service).putRolePolicyLocked, roleParameter, policyNameParameter, documentParameter),
+	"GetRolePolicy":            wire.Do((*Service).getRolePolicyLocked, roleParameter, policyNameParameter),
+	"ListRolePolicies":         wire.Do((*Service).listRolePoliciesLocked, roleParameter, "Marker", "MaxItems"),
+	"DeleteRolePolicy":         wire.Do((*Service).deleteRolePolicyLocked, roleParameter, policyNameParameter),
+	"CreatePolicy":             wire.Do((*Service).createPolicyLocked, policyNameParameter, documentParameter, descriptionParameter),
+	"GetPolicy":                wire.Do((*Service).getPolicyLocked, policyARNParameter),
+	"GetPolicyVersion":         wire.Do((*Service).getPolicyVersionLocked, policyARNParameter, versionParameter),
+	"ListPolicyVersions":       wire.Do((*Service).listPolicyVersionsLocked, policyARNParameter, "Marker", "MaxItems"),
+	"CreatePolicyVersion":      wire.Do((*Service).createPolicyVersionLocked, policyARNParameter, documentParameter, defaultParameter),
+	"DeletePolicyVersion":      wire.Do((*Service).deletePolicyVersionLocked, policyARNParameter, versionParameter),
+	"DeletePolicy":             wire.Do((*Service).deletePolicyLocked, policyARNParameter),
+	"AttachRolePolicy":         wire.Do((*Service).attachLocked, roleParameter, policyARNParameter),
+	"DetachRolePolicy":         wire.Do((*Service).detachLocked, roleParameter, policyARNParameter),
+	"ListAttachedRolePolicies": wire.Do((*Service).listAttachedLocked, roleParameter, "Marker", "MaxItems"),
+	"ListEntitiesForPolicy":    wire.Do((*Service).listEntitiesLocked, policyARNParameter, "EntityFilter", "Marker", "MaxItems"),
 }
 
 // Serve implements aws.Service.
 func (s *Service) Serve(w http.ResponseWriter, c *aws.Call) *aws.Fault {
-	act, known := actions[c.Action]
-	if !known {
-		return bad("InvalidAction", "Could not find operation %s: it is not simulated", c.Action)
-	}
-	for name := range c.Form {
-		if name != "Action" && name != "Version" && !slices.Contains(act.parameters, name) {
-			return bad("ValidationError", "The parameter %s of %s is not simulated", name, c.Action)
-		}
-	}
-	result, fault := s.locked(act, c)
-	if fault != nil {
-		return fault
-	}
-	wire.WriteXML(w, namespace, c.Action, result)
-	return nil
-}
-
-// locked runs an action with the lock.
-func (s *Service) locked(act action, c *aws.Call) (any, *aws.Fault) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return act.do(s, c)
+	return wire.Query(w, namespace, actions, s, &s.mu, c)
 }
 
 // Refuse implements aws.Service.
@@ -159,23 +131,19 @@ func parse(c *aws.Call, parameter string, kind policy.Kind) (document, *aws.Faul
 	text := c.Form.Get(parameter)
 	parsed, err := policy.Parse(text, kind)
 	if err != nil {
-		return document{}, bad("MalformedPolicyDocument", "%s", err)
+		return document{}, wire.Bad("MalformedPolicyDocument", "%s", err)
 	}
 	return document{text, parsed}, nil
 }
 
-func bad(code, format string, args ...any) *aws.Fault {
-	return &aws.Fault{Status: http.StatusBadRequest, Code: code, Message: fmt.Sprintf(format, args...)}
-}
-
 func missing(format string, args ...any) *aws.Fault {
-	f := bad("NoSuchEntity", format, args...)
+	f := wire.Bad("NoSuchEntity", format, args...)
 	f.Status = http.StatusNotFound
 	return f
 }
 
 func conflict(code, format string, args ...any) *aws.Fault {
-	f := bad(code, format, args...)
+	f := wire.Bad(code, format, args...)
 	f.Status = http.StatusConflict
 	return f
 }
