@@ -2,8 +2,8 @@ package instancestate
 
 import (
 	"context"
-	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,11 +42,12 @@ func placeOf(ctx context.Context, from client.Reader, o owner.Object) (owner.Pla
 }
 
 // accountInARN returns the account of an ARN; empty when it is none.
-func accountInARN(arn string) string {
-	if parts := strings.SplitN(arn, ":", 6); len(parts) == 6 {
-		return parts[4]
+func accountInARN(of string) string {
+	parsed, err := arn.Parse(of)
+	if err != nil {
+		return ""
 	}
-	return ""
+	return parsed.AccountID
 }
 
 // paused reports whether an object or its Cluster is paused.

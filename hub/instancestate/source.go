@@ -23,20 +23,21 @@ import (
 
 // settings of a source, from its EventingBackend.
 type settings struct {
-	queueURL, queueName, owner, region, endpoint string
-	role                                         awsconfig.Role
-	accounts, remediate                          []string
-	wait, visibility                             time.Duration
-	pollersMin, pollersMax                       int
-	deadLetters                                  string
-	declared                                     []string
-	handlerTimeout                               time.Duration
+	schema.SQSQueue
+	endpoint               string
+	role                   awsconfig.Role
+	accounts, remediate    []string
+	wait, visibility       time.Duration
+	pollersMin, pollersMax int
+	deadLetters            string
+	declared               []string
+	handlerTimeout         time.Duration
 }
 
 func settingsOf(c schema.Config) settings {
 	return settings{
-		queueURL: c.String("queueUrl"), queueName: c.String("queueName"), owner: c.String("queueOwnerAccountId"),
-		region: c.String("region"), endpoint: c.String("endpoint"),
+		SQSQueue: schema.QueueOf(c.String),
+		endpoint: c.String("endpoint"),
 		role:     awsconfig.Role{ARN: c.String("roleArn"), ExternalID: c.String("externalId")},
 		accounts: c.List("accounts"), remediate: c.List("remediate"),
 		wait:       time.Duration(c.Int("waitTimeSeconds")) * time.Second,
@@ -47,47 +48,10 @@ func settingsOf(c schema.Config) settings {
 	}
 }
 
-// in returns the region and account of the queue. The region defaults to the hub's own;
-// the account is empty when it is not known.
-func (s settings) in(home string) (region, account string) {
-	region, account = home, accountInARN(s.role.ARN)
-	if u, err := url.Parse(s.queueURL); err == nil && s.queueURL != "" {
-		// sqs.REGION.amazonaws.com, and REGION.queue.amazonaws.com before that.
-		if host := strings.Split(u.Hostname(), "."); len(host) > 2 {
-			if host[0] == "sqs" {
-				region = host[1]
-			} else if host[1] == "queue" {
-				region = host[0]
-			}
-		}
-		account = cmp.Or(accountIn(s.queueURL), account)
-	}
-	if s.region != "" {
-		region = s.region
-	}
-	if s.owner != "" {
-		account = s.owner
-	}
-	return region, account
-}
-
 // origin returns the origin of the messages of a source, as far as its configuration says it.
 func (s settings) origin(source types.NamespacedName, home string) origin {
-	region, account := s.in(home)
+	region, account := s.In(home)
 	return origin{source: source.String(), accounts: s.accounts, account: account, region: region, remediate: s.remediate, declared: s.declared, handlerTimeout: s.handlerTimeout}
-}
-
-// accountIn returns the account in the URL of a queue; empty when it names none.
-func accountIn(queueURL string) string {
-	u, err := url.Parse(queueURL)
-	if err != nil {
-		return ""
-	}
-	account, _, _ := strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
-	if len(account) != len("111122223333") || strings.Trim(account, "0123456789") != "" {
-		return ""
-	}
-	return account
 }
 
 // queueID identifies a queue. URLs of one queue may have different hosts of AWS.
@@ -143,7 +107,7 @@ func newSource(r *Labeler, of *eventingv1.EventingBackend, config schema.Config,
 		}
 	})
 	made.consumer = queue.New(queue.Options{
-		Client: calls, QueueURL: s.queueURL, QueueName: s.queueName, Account: s.owner,
+		Client: calls, QueueURL: s.URL, QueueName: s.Name, Account: s.Owner,
 		WaitTime: s.wait, VisibilityTimeout: s.visibility, PollersMin: s.pollersMin, PollersMax: s.pollersMax,
 		DeadLetterQueueURL: s.deadLetters,
 		Claim:              func() error { return r.sources.claim(made) },
@@ -169,7 +133,8 @@ func (s *source) account() string {
 		return s.origin.account
 	}
 	url, _ := s.consumer.URL()
-	return accountIn(url)
+	_, account := schema.SQSQueue{URL: url}.In("")
+	return account
 }
 
 // from returns the origin of a message of the queue.

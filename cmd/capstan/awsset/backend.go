@@ -2,11 +2,10 @@ package awsset
 
 import (
 	"encoding/json"
-	"net/url"
 	"slices"
-	"strings"
 
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/eventing/schema"
 )
 
 // Reads reports whether an EventingBackend reads the queue of the target. A queueName without
@@ -25,29 +24,9 @@ func reads(b *eventingv1.EventingBackend, account, in, name string) bool {
 	if !b.Spec.IsSource() {
 		return false
 	}
-	if queue := configOf(b, "queueUrl"); queue != "" {
-		u, err := url.Parse(queue)
-		if err != nil || !strings.HasSuffix(u.Path, "/"+account+"/"+name) {
-			return false
-		}
-		host := strings.Split(u.Hostname(), ".")
-		region := configOf(b, "region")
-		if len(host) > 2 && host[0] == "sqs" && region == "" {
-			region = host[1]
-		}
-		return region == "" || region == in
-	}
-	if configOf(b, "queueName") != name {
-		return false
-	}
-	if region := configOf(b, "region"); region != "" && region != in {
-		return false
-	}
-	owner := configOf(b, "queueOwnerAccountId")
-	if role := strings.Split(configOf(b, "roleArn"), ":"); owner == "" && len(role) > 4 {
-		owner = role[4]
-	}
-	return owner == "" || owner == account
+	q := schema.QueueOf(func(key string) string { return configOf(b, key) })
+	region, of := q.In("")
+	return q.Named() == name && (region == "" || region == in) && (of == "" || of == account)
 }
 
 // configOf returns the text of a key of a configuration; empty if it is not set.

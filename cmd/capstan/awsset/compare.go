@@ -89,7 +89,7 @@ func principals(v any) []string {
 	for kind, value := range kinds {
 		for _, one := range texts(value) {
 			if strings.HasPrefix(one, "arn:") && strings.HasSuffix(one, ":root") {
-				one = strings.Split(one, ":")[4]
+				one = accountOf(one)
 			}
 			all = append(all, kind+" "+one)
 		}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
 )
 
 // judgement of an Allow statement that the template does not have: what is wrong with it, for users;
@@ -57,9 +59,8 @@ func (s statement) who() string {
 
 // accountOf returns the account of an ARN, or of the id itself.
 func accountOf(name string) string {
-	const account = 4 // Of the parts of an ARN.
-	if parts := strings.Split(name, ":"); len(parts) > account && parts[0] == "arn" {
-		return parts[account]
+	if parsed, err := arn.Parse(name); err == nil {
+		return parsed.AccountID
 	}
 	return name
 }

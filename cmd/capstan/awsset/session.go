@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
@@ -107,8 +107,8 @@ func (s *Session) identify(ctx context.Context) error {
 	}
 	s.Caller, s.Account = aws.ToString(out.Arn), aws.ToString(out.Account)
 	s.partition = "aws"
-	if parts := strings.Split(s.Caller, ":"); len(parts) > 1 {
-		s.partition = parts[1]
+	if parsed, err := arn.Parse(s.Caller); err == nil {
+		s.partition = parsed.Partition
 	}
 	switch {
 	case s.Options.Account != "" && s.Options.Account != s.Account:
@@ -145,13 +145,13 @@ func (s *Session) Targets(ctx context.Context) ([]*Target, []Row) {
 					Problem: "not checked: the account is a member, and --member-role is not set", Fix: s.command("check", t) + " # with credentials of " + member})
 				continue
 			}
-			arn := fmt.Sprintf("arn:%s:iam::%s:role/%s", s.partition, member, s.MemberRole)
-			role := awsconfig.Role{ARN: arn, SessionName: sessionName}.Through(s.role)
+			memberRole := fmt.Sprintf("arn:%s:iam::%s:role/%s", s.partition, member, s.MemberRole)
+			role := awsconfig.Role{ARN: memberRole, SessionName: sessionName}.Through(s.role)
 			t = s.target(role, member, "", queueAccount, region)
 			out, err := sts.NewFromConfig(s.config.In(region, role)).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 			if err != nil {
 				f := failure(err, "sts:AssumeRole", s.Caller, region)
-				f.Resource = arn
+				f.Resource = memberRole
 				rows = append(rows, f.row(t, ItemCaller))
 				continue
 			}

@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
 
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
 )
@@ -61,7 +62,7 @@ func (g Group) Known() bool { return g.Newest != nil || len(g.Changes) > 0 }
 // sender cannot name the group of an account that the sender may not send events of. It
 // returns the receiver and false when the fact changes nothing.
 func (g Group) Learn(f message.Fact) (Group, bool) {
-	if parts := strings.SplitN(f.GroupARN, ":", partsOfARN); len(parts) != partsOfARN || parts[3] != f.Region || parts[4] != f.Account {
+	if named, err := arn.Parse(f.GroupARN); err != nil || named.Region != f.Region || named.AccountID != f.Account {
 		return g, false
 	}
 	now := Named{ARN: f.GroupARN, Time: f.Time.UTC()}
@@ -71,9 +72,6 @@ func (g Group) Learn(f message.Fact) (Group, bool) {
 	g.Group = &now
 	return g, true
 }
-
-// partsOfARN are the parts of an ARN: arn, partition, service, region, account and resource.
-const partsOfARN = 6
 
 // LearnedARN returns the ARN of the group that Learn has kept; empty when there is none.
 func (g Group) LearnedARN() string {

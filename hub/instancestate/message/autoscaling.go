@@ -3,6 +3,8 @@ package message
 import (
 	"encoding/json"
 	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
 )
 
 const (
@@ -105,7 +107,7 @@ func (d decoder) group(e EventBridgeEvent, detail groupDetail, kind Kind, label 
 	f := d.fact(e, kind, label, groupRanks[label])
 	f.InstanceID, f.GroupName = detail.InstanceID, detail.Group
 	for _, resource := range e.Resources {
-		if parts := strings.SplitN(resource, ":", 6); len(parts) == 6 && parts[2] == "autoscaling" && strings.HasPrefix(parts[5], "autoScalingGroup:") {
+		if named, err := arn.Parse(resource); err == nil && named.Service == "autoscaling" && strings.HasPrefix(named.Resource, "autoScalingGroup:") {
 			f.GroupARN = resource
 			break
 		}
@@ -152,8 +154,8 @@ func (d decoder) direct(body []byte) (Message, error) {
 	if e.ID == "" {
 		e.ID = digest(body)
 	}
-	if parts := strings.SplitN(detail.GroupARN, ":", 6); len(parts) == 6 {
-		e.Region, e.Resources = parts[3], []string{detail.GroupARN}
+	if named, err := arn.Parse(detail.GroupARN); err == nil {
+		e.Region, e.Resources = named.Region, []string{detail.GroupARN}
 	}
 	m, err := d.facts(e)
 	m.Event = e

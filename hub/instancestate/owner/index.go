@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
@@ -250,8 +251,8 @@ func (x *Index) group(f message.Fact) ([]*Object, match) {
 // PlaceOf returns the place of an object: from its group's ARN if the object names it, else
 // from where, which returns false if the place cannot be read now.
 func PlaceOf(o *Object, where func(Object) (Place, bool)) (Place, bool) {
-	if parts := strings.SplitN(o.GroupARN, ":", 6); len(parts) == 6 {
-		return Place{Account: parts[4], Region: parts[3]}, true
+	if named, err := arn.Parse(o.GroupARN); err == nil {
+		return Place{Account: named.AccountID, Region: named.Region}, true
 	}
 	return where(*o)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
@@ -157,14 +158,14 @@ func (c *Consumer) attributes(ctx context.Context, url string) (map[string]strin
 
 // deadLetterURL returns the URL of a redrive policy's queue, which is in the same region;
 // empty when it is not found.
-func (c *Consumer) deadLetterURL(ctx context.Context, arn string) string {
-	parts := strings.Split(arn, ":")
-	if len(parts) != 6 {
+func (c *Consumer) deadLetterURL(ctx context.Context, of string) string {
+	named, err := arn.Parse(of)
+	if err != nil {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	out, err := c.Client.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: aws.String(parts[5]), QueueOwnerAWSAccountId: aws.String(parts[4])})
+	out, err := c.Client.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: aws.String(named.Resource), QueueOwnerAWSAccountId: aws.String(named.AccountID)})
 	if err != nil {
 		return ""
 	}
