@@ -40,7 +40,7 @@ PARALLEL ?= 3
 # Parallel tests of one package. Most of them wait for API servers and timers.
 PARALLEL_TESTS ?= 4
 # For the slowest package on a busy machine of two cores.
-TEST_TIMEOUT ?= 40m
+TEST_TIMEOUT ?= 60m
 # The race detector waits for a second at the end of each test binary, for data races of
 # goroutines that outlive it. leaks.Main finds such goroutines where a package starts any.
 export GORACE ?= atexit_sleep_ms=20

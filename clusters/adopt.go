@@ -2,6 +2,7 @@ package clusters
 
 import (
 	"context"
+	"sync"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
@@ -12,7 +13,11 @@ import (
 
 // adopt makes keepers for the ClusterConnections of an earlier hub. Those that are not
 // demanded any more become Unused after Timings.Linger, or are deleted with their cluster.
-func (m *Manager) adopt(ctx context.Context) {
+// It calls listed once, after the first attempt to list them: the writer then knows what it
+// need not write, and does not wait if they cannot be listed.
+func (m *Manager) adopt(ctx context.Context, listed func()) {
+	listed = sync.OnceFunc(listed)
+	defer listed()
 	var list capstanv1.ClusterConnectionList
 	wait := backoff.NewSequence(writeRetry, writeRetryMax)
 	for {
@@ -25,6 +30,7 @@ func (m *Manager) adopt(ctx context.Context) {
 		if !wait.Begun() && ctx.Err() == nil {
 			m.log.Error(err, "ClusterConnections cannot be listed")
 		}
+		listed()
 		select {
 		case <-ctx.Done():
 			return

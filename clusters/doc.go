@@ -35,9 +35,11 @@
 // does not engage it again. The engagement ends with the epoch or the label.
 //
 // Options.Elected says when this process leads. Before that, and on a replica that never
-// leads, the Manager only has the connection to the management cluster. It then reads
-// cluster objects only for Objects, and writes no ClusterConnections. When it begins to
-// lead, it reads them again: no demand can depend on an object that was read before.
+// leads, the Manager writes no ClusterConnections and engages no cluster. A cold standby has
+// only the connection to the management cluster. It reads cluster objects only for Objects, and
+// reads them again when it begins to lead: no demand can depend on an object that was read
+// before. A warm standby (Options.WarmStandby) connects to every demanded cluster. When it
+// begins to lead, it reads the ClusterConnections once and writes those that differ.
 //
 // # Goroutines and locking
 //

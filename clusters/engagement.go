@@ -37,7 +37,7 @@ func (k *keeper) reconcileEngagement(selfManaged bool) {
 		present.end()
 		present = nil
 	}
-	if present != nil || !selfManaged || connection == nil || !passes(state) || k.m.aware == nil {
+	if present != nil || !selfManaged || connection == nil || !passes(state) || k.m.aware == nil || !k.m.acts() {
 		return
 	}
 	e := &engagement{connection: connection}

@@ -35,7 +35,7 @@ type Manager struct {
 	*shared
 	hubIdle func() // closes the idle connections of the hub client
 	watches []*objectWatch
-	// standby has the cluster objects that this process reads until it leads, only for Objects. standbyWatches read them.
+	// standby has the cluster objects that a cold standby reads until it leads, only for Objects. standbyWatches read them.
 	standby        *objects
 	standbyWatches []*objectWatch
 	// decided is closed when, for each kind of cluster objects, the objects were read or
@@ -152,7 +152,7 @@ func (m *Manager) makeHubClients() error {
 			changed: m.objectsChanged, decided: m.kindDecided,
 		}
 		m.watches = append(m.watches, &watch)
-		if m.options.Elected != nil {
+		if m.options.Elected != nil && !m.options.WarmStandby {
 			standby := watch
 			standby.objects, standby.changed, standby.decided = m.standby, func([]Ref) {}, func(string, []Ref) {}
 			m.standbyWatches = append(m.standbyWatches, &standby)
@@ -200,12 +200,24 @@ func (m *Manager) Start(ctx context.Context) error {
 	for _, k := range m.keepers() {
 		m.ensureRunning(k)
 	}
-	if m.options.Elected == nil {
+	switch {
+	case m.options.Elected == nil:
+		m.read()
 		m.lead()
-	} else {
+	case m.options.WarmStandby:
+		m.read()
+		m.goroutines.spawn(func(ctx context.Context) {
+			select {
+			case <-m.options.Elected:
+				m.lead()
+			case <-ctx.Done():
+			}
+		})
+	default:
 		m.goroutines.spawn(func(ctx context.Context) {
 			m.standBy(ctx)
 			if ctx.Err() == nil {
+				m.read()
 				m.lead()
 			}
 		})
@@ -233,15 +245,20 @@ func (m *Manager) standBy(ctx context.Context) {
 	reading.Wait()
 }
 
-// lead starts the work of the leader: it reads the cluster objects and writes
-// ClusterConnections.
-func (m *Manager) lead() {
+// read starts the reading of the cluster objects, so that clusters can be connected to.
+func (m *Manager) read() {
 	for _, w := range m.watches {
 		m.goroutines.spawn(w.run)
 	}
+}
+
+// lead starts the work of the leader: it writes ClusterConnections, and engages clusters.
+func (m *Manager) lead() {
 	if !m.options.LocalOnly {
-		m.goroutines.spawn(m.writer.run)
-		m.goroutines.spawn(m.adopt)
+		m.goroutines.spawn(func(ctx context.Context) { m.adopt(ctx, func() { m.goroutines.spawn(m.writer.run) }) })
+	}
+	for _, k := range m.keepers() {
+		m.wake(k)
 	}
 }
 

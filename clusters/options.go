@@ -34,6 +34,9 @@ type Options struct {
 	// connection to the management cluster: it reads cluster objects only for Objects, and
 	// writes nothing. When nil, the Manager itself needs the leader election.
 	Elected <-chan struct{}
+	// WarmStandby makes a Manager with Elected connect to all demanded clusters before the election,
+	// too. It then still writes no ClusterConnections and engages no cluster.
+	WarmStandby bool
 	// Dials is how many connections are made at the same time, a quarter of them to clusters that
 	// failed before; 32 for each CPU if 0.
 	Dials int

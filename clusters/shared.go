@@ -28,3 +28,13 @@ type shared struct {
 	// goroutines of the Manager, its keepers and connections.
 	goroutines goroutines
 }
+
+// acts reports whether this process writes ClusterConnections and engages clusters: it leads, or needs no lease.
+func (s *shared) acts() bool {
+	select {
+	case <-s.options.Elected:
+		return true
+	default:
+		return s.options.Elected == nil
+	}
+}

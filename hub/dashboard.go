@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/hub/dashboard"
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
@@ -138,7 +139,8 @@ func addDashboard(mgr manager.Manager, s *stack, o Options) error {
 		Parts:       parts(o),
 		Retention:   delivery.Retention{For: cmp.Or(o.PromotionRetention, promotion.DefaultRetention), Keep: o.PromotionKeep},
 		Cache:       mgr.GetCache(),
-		Live:        func() map[view.Cluster]view.Observed { return heard(s.connections) },
+		Live:        func() map[view.Cluster]view.Observed { return heard(s.connections, closed(mgr.Elected())) },
+		Warm:        o.WarmStandby,
 		Objects:     s.connections.Objects,
 		Machines:    s.watchers.Reader(clusters.LocalName),
 		Leads:       func() bool { return closed(mgr.Elected()) },
@@ -223,13 +225,14 @@ func parts(o Options) []view.Part {
 	}
 }
 
-// heard returns the states of the connections, for the dashboard.
-func heard(connections *clusters.Manager) map[view.Cluster]view.Observed {
+// heard returns the states of the connections, for the dashboard. A standby that is about to connect has heard
+// nothing yet, and the leader has.
+func heard(connections *clusters.Manager, leads bool) map[view.Cluster]view.Observed {
 	snapshots := connections.Snapshots()
 	all := make(map[view.Cluster]view.Observed, len(snapshots))
 	for _, s := range snapshots {
 		ref, err := clusters.ParseClusterName(s.Name)
-		if err != nil {
+		if err != nil || !leads && (s.State == capstanv1.ConnectionConnecting || s.State == capstanv1.ConnectionUnused) {
 			continue // Cluster names are always valid.
 		}
 		all[view.Cluster{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}] = view.Observed{

@@ -92,13 +92,17 @@
 //
 // # Leader and standby
 //
-// Only the leader connects to workload clusters, annotates, promotes, and writes
-// ClusterConnections. Every replica runs the stack for the management cluster. A standby
+// Only the leader annotates, promotes, writes ClusterConnections, and acts in self-managed
+// clusters. Every replica runs the stack for the management cluster. A standby
 // reads the queues of AWS, labels the machines that it watches there, and publishes the
 // events about them. A standby also serves the promotion hook, which only writes to the
 // hub's objects, the dashboard, the webhooks and discovery. Its dashboard shows the recorded
 // state and says that the replica has no connection to workload clusters. Its caches are
 // filled, so its /readyz shows whether it could lead. A process that loses the lease ends.
+//
+// With Options.WarmStandby a standby connects to the workload clusters, too, and the index of
+// each replica has what Pipelines use (hub/pipeline/standby.go). Its dashboard shows the
+// connections as it observes them, and its /readyz (warm.go) whether it could lead without a gap.
 //
 // # Locking
 //

@@ -63,6 +63,9 @@ type Options struct {
 	DryRun bool
 	// LeaderElect makes only the holder of a lease act.
 	LeaderElect bool
+	// WarmStandby makes replicas that do not hold the lease connect to the clusters and watch what Pipelines use, so
+	// that one can take over without a list. It needs LeaderElect.
+	WarmStandby bool
 	// LeaderElectionLease is how long a lease is held; DefaultLease if 0.
 	LeaderElectionLease time.Duration
 	// ManagementMaxObjects of one kind of the management cluster are kept in memory;

@@ -33,6 +33,9 @@ const (
 	// have passed: every 4 s until 20 s, of 30 s.
 	renewNumerator, renewDenominator = 2, 3
 	retryNumerator, retryDenominator = 2, 15
+	// With warm standbys it does every fiftieth of it, 0.6 s of 30 s. A standby looks at the lease as
+	// often, up to 2.2 times less: it takes over at once when the leader ends in order.
+	warmRetries = 50
 
 	// shutdownGrace is how long an attempt under way may take to end. All end with their
 	// context.
@@ -66,7 +69,7 @@ func newManager(o Options, lease string) (manager.Manager, error) {
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 &o.LeaderElectionLease,
 		RenewDeadline:                 ptr.To(o.LeaderElectionLease * renewNumerator / renewDenominator),
-		RetryPeriod:                   ptr.To(o.LeaderElectionLease * retryNumerator / retryDenominator),
+		RetryPeriod:                   ptr.To(o.retryPeriod()),
 		GracefulShutdownTimeout:       ptr.To(shutdownGrace),
 		Controller: config.Controller{
 			RecoverPanic: ptr.To(true),
@@ -92,6 +95,14 @@ func newManager(o Options, lease string) (manager.Manager, error) {
 		return nil, err
 	}
 	return boundedNotes{mgr}, nil
+}
+
+// retryPeriod is how often the lease is renewed by its holder, and looked at by the others.
+func (o *Options) retryPeriod() time.Duration {
+	if o.WarmStandby {
+		return o.LeaderElectionLease / warmRetries
+	}
+	return o.LeaderElectionLease * retryNumerator / retryDenominator
 }
 
 // boundedNotes is a manager whose Events are never too long for an API server.

@@ -36,7 +36,7 @@ func (p *pullRequests) Close() error {
 	return p.clones.Close()
 }
 
-// addPipelines adds the reconciler of Pipelines, on the leader. cached reads from the indexed cache.
+// addPipelines adds the reconciler of Pipelines, which acts on the leader. cached reads from the indexed cache.
 func addPipelines(mgr manager.Manager, s *stack, waker *pipeline.Waker, cached client.Client, measurer *measure.Measurer, o Options) (*pipeline.Reconciler, error) {
 	if err := promotions.AddIndexes(context.Background(), mgr.GetFieldIndexer()); err != nil { //nolint:forbidigo // A hub is wired without one.
 		return nil, err
@@ -55,6 +55,8 @@ func addPipelines(mgr manager.Manager, s *stack, waker *pipeline.Waker, cached c
 		AppKinds:             o.AppKinds,
 		NoCrossNamespaceRefs: o.NoCrossNamespaceRefs,
 		DryRun:               o.DryRun,
+		Elected:              mgr.Elected(),
+		WarmStandby:          o.WarmStandby,
 		CheckEndpoint:        measurer.Knows,
 		Recorder:             mgr.GetEventRecorder(reporter),
 		Registerer:           o.Registerer,
@@ -62,6 +64,11 @@ func addPipelines(mgr manager.Manager, s *stack, waker *pipeline.Waker, cached c
 	})
 	if err := pipelines.SetupWithManager(mgr, waker); err != nil {
 		return nil, fmt.Errorf("wiring pipelines: %w", err)
+	}
+	if o.WarmStandby {
+		if err := mgr.AddReadyzCheck("warm", isWarm(o.Clock, pipelines.Warm)); err != nil {
+			return nil, fmt.Errorf("wiring the check of readiness: %w", err)
+		}
 	}
 	return pipelines, nil
 }

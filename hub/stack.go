@@ -16,9 +16,9 @@ import (
 // observations. There is one in a process, for the management cluster and all others, so
 // that no kind of a cluster is watched twice.
 //
-// On a replica that does not lead, it has only the management cluster: a spot notice must
-// not wait for a lease, and a standby shows machines, too. The leader adds the workload
-// clusters.
+// On a replica that does not lead, it has only the management cluster, unless the standby is
+// warm: a spot notice must not wait for a lease, and a standby shows machines, too. The leader
+// adds the workload clusters.
 type stack struct {
 	// manager runs the controllers that act in workload clusters. Connections engage it; it
 	// does not start anything.
@@ -61,7 +61,7 @@ func newStack(mgr manager.Manager, o Options, s stackOptions) (*stack, error) {
 		Logger:           o.Logger.WithName("clusters"),
 	}
 	if !s.managementOnly {
-		connect.Elected, connect.Recorder = mgr.Elected(), mgr.GetEventRecorder(reporter)
+		connect.Elected, connect.WarmStandby, connect.Recorder = mgr.Elected(), o.WarmStandby, mgr.GetEventRecorder(reporter)
 	}
 	connections, err := clusters.New(connect)
 	if err != nil {

@@ -114,6 +114,8 @@ func (x *Index) Observe(o Object, seen Observation) []types.NamespacedName {
 	}
 	if !a.observed {
 		x.lockedState.observations++
+	} else if a.last.equal(seen) {
+		seen.At = a.last.At
 	}
 	a.last, a.observed, a.unread = seen, true, nil
 	return slices.Clone(a.users)
@@ -146,6 +148,24 @@ func (x *Index) Any(key types.NamespacedName, holds func(Observation, bool, Fres
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return slices.ContainsFunc(x.lockedState.uses[key].Objects, func(o Object) bool { return holds(x.lockedState.last(o)) })
+}
+
+// Count returns for how many of the applications that Pipelines use a condition, of what Last returns, holds. The
+// condition must not call the Index.
+func (x *Index) Count(holds func(Observation, bool, Freshness) bool) int {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	n := 0
+	for cluster, kinds := range x.lockedState.apps {
+		for kind, apps := range kinds {
+			for at := range apps {
+				if holds(x.lockedState.last(Object{Cluster: cluster, Kind: kind, Namespace: at.namespace, Name: at.name})) {
+					n++
+				}
+			}
+		}
+	}
+	return n
 }
 
 func (s *state) last(o Object) (Observation, bool, Freshness) {

@@ -41,6 +41,9 @@ type Observation struct {
 	Reason, Message string
 	// At is when these values were first observed.
 	At time.Time
+	// Since is the time that the observation is not older than: the list of its watch, or a read of
+	// the object, began then. What happened since may not be delivered yet.
+	Since time.Time
 }
 
 // ReasonNoRevision is the Reason of an application that is Ready and does not say which revision
@@ -58,9 +61,9 @@ func (o Observation) Why() string {
 	return o.Reason + ": " + o.Message
 }
 
-// equal ignores At: the time of an observation is not a change.
+// equal ignores At and Since: when something was observed is not a change of it.
 func (o Observation) equal(p Observation) bool {
-	o.At, p.At = time.Time{}, time.Time{}
+	o.At, p.At, o.Since, p.Since = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	return o == p
 }
 

@@ -152,7 +152,7 @@ func TestWakesOfAListThatDoesNotComplete(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	i := &informer{namespace: "shop", began: clock.Now()}
 	r := &run{
-		subject: k.subject, ctx: ctx, cancel: cancel, unbind: func() bool { return true }, ledger: newLedger(nil, k.subject.record),
+		subject: k.subject, ctx: ctx, cancel: cancel, unbind: func() bool { return true }, ledger: newLedger(nil, time.Time{}, k.subject.record),
 		lockedState: runState{scopes: scopeNamespaces, informers: map[string]*informer{"shop": i}},
 	}
 	p := types.NamespacedName{Namespace: "team", Name: "shop"}

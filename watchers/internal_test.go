@@ -59,7 +59,7 @@ func TestOlderReadsNeverOverwrite(t *testing.T) {
 		return func(l *ledger) { l.observe(at(version), toObservation) }
 	}
 	gone := func(version string) func(*ledger) { return func(l *ledger) { l.observeDeleted(at(version)) } }
-	absent := func(l *ledger) { l.observeAbsent(want) }
+	absent := func(l *ledger) { l.observeAbsent(want, time.Time{}) }
 	for _, tc := range []struct {
 		name  string
 		steps []func(*ledger)
@@ -83,7 +83,7 @@ func TestOlderReadsNeverOverwrite(t *testing.T) {
 			_, k, _ := still(nil)
 			x := k.subject.shared.options.Index
 			x.SetPipeline(types.NamespacedName{Name: "p"}, index.Use{Objects: []index.Object{k.subject.object(want)}})
-			l := newLedger(nil, k.subject.record)
+			l := newLedger(nil, time.Time{}, k.subject.record)
 			for _, step := range tc.steps {
 				step(l)
 			}
@@ -191,7 +191,7 @@ func TestNewTargetIsNoSlowList(t *testing.T) {
 			one.lockedState.ready = tc.synced
 			ctx, cancel := context.WithCancelCause(t.Context())
 			r := &run{
-				subject: k.subject, ctx: ctx, cancel: cancel, unbind: func() bool { return true }, ledger: newLedger(nil, nil), began: clock.Now(),
+				subject: k.subject, ctx: ctx, cancel: cancel, unbind: func() bool { return true }, ledger: newLedger(nil, time.Time{}, nil), began: clock.Now(),
 				lockedState: runState{scopes: scopeAll, informers: map[string]*informer{"": one}},
 			}
 			k.lockedState.began, k.lockedState.run = clock.Now(), r
@@ -222,7 +222,7 @@ func demanded() (*keeper, *testclock.FakeClock, wanted) {
 func TestObjectThatCannotBeReadIsReported(t *testing.T) {
 	g := NewWithT(t)
 	k, clock, want := demanded()
-	r := &run{subject: k.subject, work: runWork{failing: map[wanted]time.Time{}}, ledger: newLedger(nil, nil)}
+	r := &run{subject: k.subject, work: runWork{failing: map[wanted]time.Time{}}, ledger: newLedger(nil, time.Time{}, nil)}
 	trouble := errors.New("the server answers 500")
 	shown := func() index.Freshness {
 		_, _, f := k.subject.shared.options.Index.Last(k.subject.object(want))
@@ -244,7 +244,7 @@ func TestFailureThatEndedIsForgotten(t *testing.T) {
 	k, clock, want := demanded()
 	one := &informer{stream: transport.NewStream(clock)}
 	r := &run{
-		subject: k.subject, ctx: t.Context(), work: runWork{failing: map[wanted]time.Time{}}, ledger: newLedger(nil, k.subject.record),
+		subject: k.subject, ctx: t.Context(), work: runWork{failing: map[wanted]time.Time{}}, ledger: newLedger(nil, time.Time{}, k.subject.record),
 		lockedState: runState{scopes: scopeAll, informers: map[string]*informer{"": one}},
 	}
 	r.retryLater(want, errors.New("the server answers 500"))

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -22,6 +23,8 @@ type ledger struct {
 	order *order
 	// record writes an observation to the index and returns the Pipelines to wake.
 	record func(wanted, index.Observation) []types.NamespacedName
+	// since is when the run began, before any of its lists.
+	since time.Time
 
 	// lockedState is guarded by order.mu.
 	lockedState ledgerState
@@ -56,12 +59,14 @@ type known struct {
 	observed bool
 	// unread: it has changed, and is stored as its key only.
 	unread bool
+	// confirm: it has to be read, although it is stored.
+	confirm bool
 }
 
-// newLedger makes the ledger of a run. It shares the order of the ledger of the run that it
+// newLedger makes the ledger of a run that began at a time. It shares the order of the ledger of the run that it
 // replaces; nil for none.
-func newLedger(replaces *ledger, record func(wanted, index.Observation) []types.NamespacedName) *ledger {
-	l := &ledger{order: &order{entries: map[wanted]entry{}}, record: record, lockedState: ledgerState{known: map[wanted]known{}}}
+func newLedger(replaces *ledger, since time.Time, record func(wanted, index.Observation) []types.NamespacedName) *ledger {
+	l := &ledger{order: &order{entries: map[wanted]entry{}}, record: record, since: since, lockedState: ledgerState{known: map[wanted]known{}}}
 	if replaces != nil {
 		l.order = replaces.order
 	}
@@ -107,7 +112,24 @@ func (l *ledger) unread(want wanted) {
 func (l *ledger) isObserved(want wanted) bool {
 	l.order.mu.Lock()
 	defer l.order.mu.Unlock()
-	return l.lockedState.known[want].observed && !l.lockedState.known[want].unread
+	k := l.lockedState.known[want]
+	return k.observed && !k.unread && !k.confirm
+}
+
+// confirm notes that an object has to be read, although it is stored.
+func (l *ledger) confirm(want wanted) {
+	l.order.mu.Lock()
+	defer l.order.mu.Unlock()
+	k := l.lockedState.known[want]
+	k.confirm = true
+	l.lockedState.known[want] = k
+}
+
+// isToConfirm returns whether an object has to be read, although it is stored.
+func (l *ledger) isToConfirm(want wanted) bool {
+	l.order.mu.Lock()
+	defer l.order.mu.Unlock()
+	return l.lockedState.known[want].confirm
 }
 
 // isObservedByAnother returns whether the object existed for another run, and this one has
@@ -117,6 +139,14 @@ func (l *ledger) isObservedByAnother(want wanted) bool {
 	defer l.order.mu.Unlock()
 	e := l.order.entries[want]
 	return e.version != "" && !e.deleted && !l.lockedState.known[want].observed
+}
+
+// recordLocked writes an observation to the index. It is not older than the run if it is not dated.
+func (l *ledger) recordLocked(want wanted, o index.Observation) []types.NamespacedName {
+	if o.Since.IsZero() {
+		o.Since = l.since
+	}
+	return l.record(want, o)
 }
 
 // noteLocked notes what was observed.
@@ -151,6 +181,21 @@ func (l *ledger) goesBack(o client.Object) bool {
 	return false
 }
 
+// observeRead is observe for an object that was read by a request that began at a time, although it is
+// stored. If the watch has delivered a newer version than was read, that is recorded.
+func (l *ledger) observeRead(read, stored client.Object, began time.Time, toObservation func(client.Object) index.Observation) []types.NamespacedName {
+	dated := func(o client.Object) index.Observation {
+		of := toObservation(o)
+		of.Since = began
+		return of
+	}
+	woken := l.observe(read, dated)
+	if stored != nil && l.isToConfirm(wanted{read.GetNamespace(), read.GetName()}) {
+		woken = l.observe(stored, dated)
+	}
+	return woken
+}
+
 // observe records an object, from the watch or from a read.
 func (l *ledger) observe(o client.Object, toObservation func(client.Object) index.Observation) []types.NamespacedName {
 	want := wanted{o.GetNamespace(), o.GetName()}
@@ -160,7 +205,7 @@ func (l *ledger) observe(o client.Object, toObservation func(client.Object) inde
 		return nil
 	}
 	l.noteLocked(want, entry{version: o.GetResourceVersion()})
-	return l.record(want, toObservation(o))
+	return l.recordLocked(want, toObservation(o))
 }
 
 // observeDeleted records that an object was deleted. The entry stays, so that a read
@@ -173,11 +218,12 @@ func (l *ledger) observeDeleted(o client.Object) []types.NamespacedName {
 		return nil
 	}
 	l.noteLocked(want, entry{version: o.GetResourceVersion(), deleted: true})
-	return l.record(want, index.Observation{})
+	return l.recordLocked(want, index.Observation{})
 }
 
-// observeAbsent records that a demanded object does not exist, unless it was observed.
-func (l *ledger) observeAbsent(want wanted) []types.NamespacedName {
+// observeAbsent records that a demanded object does not exist, unless it was observed. began is when
+// the request began that found that.
+func (l *ledger) observeAbsent(want wanted, began time.Time) []types.NamespacedName {
 	l.order.mu.Lock()
 	defer l.order.mu.Unlock()
 	e := l.order.entries[want]
@@ -185,7 +231,7 @@ func (l *ledger) observeAbsent(want wanted) []types.NamespacedName {
 		return nil
 	}
 	l.noteLocked(want, entry{version: e.version, deleted: true})
-	return l.record(want, index.Observation{})
+	return l.recordLocked(want, index.Observation{Since: began})
 }
 
 // observeMissed records that an object which another run has observed does not exist: a
@@ -197,5 +243,5 @@ func (l *ledger) observeMissed(want wanted) []types.NamespacedName {
 		return nil
 	}
 	l.noteLocked(want, entry{version: l.order.entries[want].version, deleted: true})
-	return l.record(want, index.Observation{})
+	return l.recordLocked(want, index.Observation{})
 }

@@ -34,6 +34,7 @@ const (
 	ReasonUnreadable   = "Unreadable"
 	ReasonSilent       = "Silent"
 	ReasonResuming     = "Resuming"
+	ReasonConfirming   = "Confirming"
 )
 
 var (

@@ -70,7 +70,7 @@ func newRun(ctx context.Context, s *subject, connection *clusters.Connection, re
 	if replaces != nil {
 		shares = replaces.ledger
 	}
-	r.ledger = newLedger(shares, s.record)
+	r.ledger = newLedger(shares, r.began, s.record)
 	r.work.failing = map[wanted]time.Time{}
 	r.unbind = context.AfterFunc(connection.Context(), func() { r.fail(errReplaced) })
 	return r

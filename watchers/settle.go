@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -166,10 +167,13 @@ func (r *run) readTogether(i *informer, unread []wanted) (map[wanted]bool, error
 
 // settleOne observes one object.
 func (r *run) settleOne(i *informer, want wanted) error {
+	if r.ledger.isToConfirm(want) {
+		return r.confirmOne(i, want)
+	}
 	o := i.stored(want)
 	switch {
 	case o == nil && !r.ledger.isObservedByAnother(want):
-		r.subject.wake(r.ledger.observeAbsent(want), false)
+		r.subject.wake(r.ledger.observeAbsent(want, r.began), false)
 		return nil
 	case o == nil: // It was deleted meanwhile, or this server is behind the other: read it.
 	case !isUnread(o):
@@ -195,12 +199,51 @@ func (r *run) settleOne(i *informer, want wanted) error {
 	return nil
 }
 
+// confirmOne reads one object, whatever is stored of it.
+func (r *run) confirmOne(i *informer, want wanted) error {
+	ctx, cancel := context.WithTimeout(r.ctx, r.subject.shared.options.Timings.Call)
+	defer cancel()
+	began := r.subject.shared.options.Clock.Now()
+	read, err := r.readOne(ctx, want)
+	stored := i.stored(want)
+	switch {
+	case err != nil:
+		return fmt.Errorf("reading %s %s/%s again: %w", r.subject.kind.GroupKind.Kind, want.namespace, want.name, err)
+	case read != nil:
+		r.subject.wake(r.ledger.observeRead(read, stored, began, r.subject.kind.Observe), false)
+	case stored == nil:
+		r.subject.wake(r.ledger.observeAbsent(want, began), false)
+	} // Else the informer is about to deliver the deletion, which is the next observation.
+	return nil
+}
+
+// readOne reads one object from the API server; nil if it does not exist.
+func (r *run) readOne(ctx context.Context, want wanted) (client.Object, error) {
+	u, err := r.calls.get(ctx, want)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case apierrors.IsForbidden(err): // The credentials allow list and watch only.
+		list, err := r.calls.list(ctx, want.namespace, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, want.name).String()})
+		if err != nil || len(list.Items) == 0 {
+			return nil, err
+		}
+		o, _ := list.Items[0].Object.(client.Object)
+		return o, nil
+	case err != nil:
+		return nil, err
+	}
+	return r.subject.reduce(u), nil
+}
+
 // retryLater postpones an object that could not be read. It is not observed until then. If
 // reading it has failed for SlowList, the index shows that it cannot be read: the failure
 // may not end without a user, and an earlier observation is not current.
 func (r *run) retryLater(want wanted, err error) {
 	options := &r.subject.shared.options
-	r.ledger.unread(want)
+	if !r.ledger.isToConfirm(want) { // Else it is not observed already.
+		r.ledger.unread(want)
+	}
 	options.Logger.V(1).Info("object cannot be read yet", "cluster", r.subject.cluster.name, "error", err.Error())
 	now := options.Clock.Now()
 	since, failed := r.work.failing[want]

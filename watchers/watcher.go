@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/index"
 	"github.com/capstan-hub/capstan/internal/collectors"
 )
 
@@ -183,6 +184,33 @@ func (w *Watcher) SetDemands(want map[string][]Demand) {
 	for owner, demands := range want {
 		w.setLocked(owner, demands, kinds, now)
 	}
+}
+
+// Confirm makes the observation of a demanded object not fresh, with ReasonConfirming, until the
+// object was read from its cluster, or observed again. It returns at once. A new leader calls it: the
+// observations of its watches may be older than those of the leader before.
+func (w *Watcher) Confirm(d Demand) {
+	subject, r := w.runOf(d)
+	if r == nil {
+		return // The kind is not fresh, and its objects are about to be listed.
+	}
+	want := wanted{d.Namespace, d.Name}
+	// In this order: what is observed after confirm makes it fresh again.
+	w.shared.options.Index.SetUnread(subject.object(want), index.Freshness{Reason: ReasonConfirming, Message: "it is read again, because this hub has just begun to lead"})
+	r.ledger.confirm(want)
+	subject.poke()
+}
+
+// runOf returns the run by which a demand is judged; nil if there is none.
+func (w *Watcher) runOf(d Demand) (*subject, *run) {
+	w.shared.mu.Lock()
+	defer w.shared.mu.Unlock()
+	c := w.lockedState.clusters[d.Cluster]
+	if c == nil || c.lockedState.keepers[d.Kind] == nil {
+		return nil, nil
+	}
+	k := c.lockedState.keepers[d.Kind]
+	return k.subject, k.lockedState.run
 }
 
 // setLocked replaces what an owner demands.

@@ -41,6 +41,7 @@ type source struct {
 	// objects reads the cluster objects; nil when they are not shown.
 	objects func() ([]clusters.Object, error)
 	leads   func() bool
+	warm    bool
 	clock   clock.WithTicker
 	// lease reads the lease of the leader; nil if that is not possible.
 	lease func(context.Context) (Lease, error)
@@ -152,10 +153,12 @@ func (s *source) facts(ctx context.Context) (*view.Facts, error) {
 		}
 	}
 	facts.Now, facts.Leads, facts.Retention = now, s.leads(), s.retention
+	facts.Connects = facts.Leads || s.warm
 	facts.Past, facts.PastSince, facts.BackendPast = s.history.past(), s.history.began, s.history.backends()
-	if facts.Leads {
+	if facts.Connects {
 		facts.Observed = s.live()
-	} else {
+	}
+	if !facts.Leads {
 		facts.LeaderSeen, facts.Leaderless = s.lockedLeader.at, s.lockedLeader.expired(now)
 	}
 	s.lockedFacts = &facts

@@ -190,8 +190,8 @@ type shell struct {
 	Search string
 	// DryRun is set if the hub promotes nothing.
 	DryRun bool
-	// Standby is set on a replica that does not lead.
-	Standby bool
+	// Standby is set on a replica that does not lead, and Connects if it still connects to the clusters.
+	Standby, Connects bool
 	// Leaderless is set on a standby while no replica leads; the leader was LeaderSeen then.
 	Leaderless bool
 	LeaderSeen time.Time

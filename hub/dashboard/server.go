@@ -90,8 +90,10 @@ type Options struct {
 
 	// Cache of the hub's objects.
 	Cache cache.Cache
-	// Live returns the observed state of the clusters; it is called only on the leader.
+	// Live returns the observed state of the clusters; it is called only on the leader and on a warm standby.
 	Live func() map[view.Cluster]view.Observed
+	// Warm is set if this replica connects to the clusters whether or not it leads.
+	Warm bool
 	// Objects is clusters.Manager.Objects; nil shows only clusters with a connection. It is called
 	// on every replica and must not block.
 	Objects func() ([]clusters.Object, error)
@@ -181,7 +183,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		Options: o, metrics: m, renderer: renderer, assets: assets, board: newBoard(renderer), sessions: sessions,
-		source:   &source{cache: o.Cache, live: o.Live, objects: o.Objects, leads: o.Leads, lease: o.Lease, clock: o.Clock, history: newHistory(o.Clock), machines: o.Machines, retention: o.Retention, touched: make(chan struct{}, 1), lockedEvents: map[types.UID]*eventsv1.Event{}},
+		source:   &source{cache: o.Cache, live: o.Live, warm: o.Warm, objects: o.Objects, leads: o.Leads, lease: o.Lease, clock: o.Clock, history: newHistory(o.Clock), machines: o.Machines, retention: o.Retention, touched: make(chan struct{}, 1), lockedEvents: map[types.UID]*eventsv1.Event{}},
 		reviewer: newReviewer(o.Client, o.Clock), access: newAccess(o.Client, o.Clock, o.DryRun),
 		limiter: newSignInLimiter(), streams: newStreamSlots(), slots: make(chan struct{}, maxRequests),
 	}

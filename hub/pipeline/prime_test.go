@@ -22,6 +22,8 @@ func (d *demandCalls) SetDemand(owner string, _ []watchers.Demand) {
 	d.owners = append(d.owners, []string{owner})
 }
 
+func (*demandCalls) Confirm(watchers.Demand) {}
+
 func (d *demandCalls) SetDemands(want map[string][]watchers.Demand) {
 	var all []string
 	for owner, demands := range want {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,6 +63,8 @@ type Resolver interface {
 type Demander interface {
 	SetDemand(owner string, want []watchers.Demand)
 	SetDemands(want map[string][]watchers.Demand)
+	// Confirm makes an observation not fresh until its object was read again.
+	Confirm(watchers.Demand)
 }
 
 // Options of the reconciler.
@@ -82,6 +86,10 @@ type Options struct {
 	NoCrossNamespaceRefs bool
 	// DryRun makes the reconciler write nothing but status.dryRun of Pipelines.
 	DryRun bool
+	// Elected is closed when this process leads; nil if it needs no lease.
+	Elected <-chan struct{}
+	// WarmStandby makes a process with Elected pass the demand of Pipelines on before the election, too.
+	WarmStandby bool
 	// CheckEndpoint returns why a namespace may not use an endpoint of checks; nil if it may. Without
 	// it, endpoints are not looked at.
 	CheckEndpoint func(endpoint, namespace string) error
@@ -99,6 +107,10 @@ type Reconciler struct {
 	// began is when the Reconciler was made, at the start of the process.
 	began  time.Time
 	primed sync.Once
+	// demanded is set when the demand of all Pipelines was passed on.
+	demanded atomic.Bool
+	// led is when this process began to lead; nil before that.
+	led    atomic.Pointer[time.Time]
 	holds  holds
 	soaks  soaks
 	fleets fleets
@@ -119,6 +131,9 @@ func New(o Options) *Reconciler {
 		o.Clock = clock.RealClock{}
 	}
 	r := &Reconciler{Options: o, began: o.Clock.Now(), wake: func([]types.NamespacedName) {}}
+	if o.Elected == nil {
+		r.led.Store(&r.began)
+	}
 	r.metrics = newMetrics(o.DryRun, r.dry.due)
 	return r
 }
@@ -135,6 +150,16 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, waker *Waker) error {
 	}
 	r.wake = func(pipelines []types.NamespacedName) { waker.Wake(pipelines, false) }
 	waker.waits = r.waits
+	if r.Elected != nil {
+		if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return r.takeOver(ctx, waker) })); err != nil {
+			return err
+		}
+	}
+	if r.WarmStandby {
+		if err := mgr.Add(everyReplica(func(ctx context.Context) { r.primed.Do(func() { r.prime(ctx) }) })); err != nil {
+			return err
+		}
+	}
 	if !r.DryRun {
 		if err := mgr.Add(manager.RunnableFunc(r.StoreSoaks)); err != nil {
 			return err
@@ -146,7 +171,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, waker *Waker) error {
 		Watches(&capstanv1.Promotion{}, handler.EnqueueRequestsFromMapFunc(pipelineOf), builder.WithPredicates(predicate.Funcs{UpdateFunc: changed})).
 		Watches(&capstanv1.PromotionRequest{}, handler.EnqueueRequestsFromMapFunc(requestedPipeline)).
 		WatchesRawSource(waker).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, NeedLeaderElection: ptr.To(!r.WarmStandby)}).
 		Complete(r)
 }
 
@@ -166,6 +191,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	r.primed.Do(func() { r.prime(ctx) })
 	key := request.NamespacedName
 	p := &pipelinesv1.Pipeline{}
+	if !r.leads() {
+		return ctrl.Result{}, r.follow(ctx, key, p)
+	}
 	if err := r.Client.Get(ctx, key, p); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forget(key)
@@ -217,10 +245,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return result, nil
 }
 
-// waits reports whether a reconcile of a Pipeline would return at once because its status is held.
-// It is reconciled when the hold ends: each reconcile of a held Pipeline asks for that.
+// waits reports whether a reconcile of a Pipeline would do nothing for a new observation: on a standby, and
+// while its status is held. It is reconciled when the hold ends: each reconcile of a held Pipeline asks for that.
 func (r *Reconciler) waits(key types.NamespacedName) bool {
-	return r.holds.holding(key, r.Clock.Now()) && !r.soaks.counts(key) && r.Index.Any(key, isEarly)
+	return !r.leads() || r.holds.holding(key, r.Clock.Now()) && !r.soaks.counts(key) && r.Index.Any(key, isEarly)
 }
 
 // prime passes the demand of all Pipelines to the index and the watchers, before the first
@@ -245,6 +273,7 @@ func (r *Reconciler) prime(ctx context.Context) {
 		}
 	}
 	r.Watchers.SetDemands(demands)
+	r.demanded.Store(true)
 }
 
 // requeueOnConflict turns a conflict into a requeue: it is not an error.

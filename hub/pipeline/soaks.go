@@ -184,7 +184,11 @@ func (r *Reconciler) countSoaks(p *pipelinesv1.Pipeline, seen observations, stat
 		}
 		subject := soak.Subject{Revision: revision.Content(env.Agreed.Revision), Digest: digest, Sequence: env.Agreed.Sequence}
 		s = s.Note(now, subject, verdict, wanted.Tolerate)
-		sums[name], counted[name] = s, soakStatus(s, now)
+		sums[name] = s
+		if r.stands(p, seen[i]) {
+			continue // The stored sum stands, too.
+		}
+		counted[name] = soakStatus(s, now)
 		due = due || mustStore(last, counted[name], wanted.For)
 		if wait := untilChange(s, counted[name], last, wanted.Soak); wait > 0 && (next == 0 || wait < next) {
 			next = wait

@@ -36,28 +36,15 @@ func (r *Reconciler) status(p *pipelinesv1.Pipeline, seen observations, promotio
 		c.LastTransitionTime = metav1.NewTime(r.Clock.Now())
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
+	toggle := func(kind string, c *metav1.Condition) { setOrRemove(&status.Conditions, kind, c, set) }
 	left := unfinished(p, seen, promotions)
 	set(ready(p, seen, left, found))
-	if c := pending(p, seen); c != nil && !concernsAll(found) {
-		set(*c)
-	} else {
-		meta.RemoveStatusCondition(&status.Conditions, pipelinesv1.PromotionPendingCondition)
-	}
-	if c := stalled(left, found); c != nil {
-		set(*c)
-	} else {
-		meta.RemoveStatusCondition(&status.Conditions, pipelinesv1.StalledCondition)
-	}
-	if c := shared(r.Index.Rivals(types.NamespacedName{Namespace: p.Namespace, Name: p.Name})); c != nil {
-		set(*c)
-	} else {
-		meta.RemoveStatusCondition(&status.Conditions, pipelinesv1.AppSharedCondition)
-	}
-	setOrRemove(&status.Conditions, pipelinesv1.WavesDivergedCondition, diverged(p, seen, promotions), set)
-	if c := starved(p, promotions); c != nil && !concernsAll(found) {
-		set(*c)
-	} else {
-		meta.RemoveStatusCondition(&status.Conditions, pipelinesv1.StarvedCondition)
+	toggle(pipelinesv1.AppSharedCondition, shared(r.Index.Rivals(types.NamespacedName{Namespace: p.Namespace, Name: p.Name})))
+	if len(found) > 0 || !r.anyStands(p, seen) {
+		toggle(pipelinesv1.PromotionPendingCondition, unlessAll(found, pending(p, seen)))
+		toggle(pipelinesv1.StalledCondition, stalled(left, found))
+		toggle(pipelinesv1.WavesDivergedCondition, diverged(p, seen, promotions))
+		toggle(pipelinesv1.StarvedCondition, unlessAll(found, starved(p, promotions)))
 	}
 	if concernsAll(found) {
 		// Nothing is observed: the soaks go on with what is stored.
@@ -65,6 +52,14 @@ func (r *Reconciler) status(p *pipelinesv1.Pipeline, seen observations, promotio
 		return status, 0
 	}
 	return status, r.countSoaks(p, seen, &status)
+}
+
+// unlessAll returns a condition, but nil if a problem concerns the whole Pipeline.
+func unlessAll(found []problem, c *metav1.Condition) *metav1.Condition {
+	if concernsAll(found) {
+		return nil
+	}
+	return c
 }
 
 // environments returns the environments of the status. An environment that the spec no
@@ -94,7 +89,11 @@ func (r *Reconciler) environments(p *pipelinesv1.Pipeline, seen observations, pr
 			Targets: r.targetStatuses(p, env, last, seen[i]),
 			Agreed:  decision.Record(last.Agreed.DeepCopy(), fleets[i], decision.Outbound(decision.LineOf(p), promotions, env.Name)),
 		}
-		if env.IsFleet() {
+		switch {
+		case !env.IsFleet():
+		case last.Fleet != nil && r.stands(p, seen[i]): // Who is listed, and what is counted, depends on all.
+			status.Fleet, status.Targets = last.Fleet, last.Targets
+		default:
 			status.Fleet = fleetStatus(p, i, fleets[i], seen[i])
 			status.Targets = listed(status.Targets, status.Fleet, shownOf(p, i))
 		}
@@ -132,23 +131,16 @@ func rollbackAdvice(q decision.Question) string {
 
 func (r *Reconciler) targetStatuses(p *pipelinesv1.Pipeline, env *pipelinesv1.Environment, last *pipelinesv1.EnvironmentStatus, seen []observation) []pipelinesv1.TargetStatus {
 	statuses := make([]pipelinesv1.TargetStatus, 0, len(env.Targets))
-	var listed map[targetKey]*pipelinesv1.TargetStatus
-	if env.IsFleet() {
-		listed = listedBefore(p, last)
-	}
+	stored, stands := storedTargets(p, env, last), r.stands(p, seen)
 	for j := range env.Targets {
-		status := pipelinesv1.TargetStatus{ClusterAppRef: pipelinesv1.ClusterAppReference{LocalAppReference: p.Spec.AppRef}}
-		if ref := env.Targets[j].ClusterRef; ref != nil && !selects(&env.Targets[j]) {
-			status.ClusterAppRef.ClusterRef = ref.DeepCopy()
-			status.ClusterAppRef.ClusterRef.Namespace = reference(p, &env.Targets[j]).Namespace
+		s, before := seen[j], stored(j)
+		if stands && s.early && before != nil {
+			statuses = append(statuses, *before.DeepCopy())
+			continue
 		}
-		s := seen[j]
-		var before *pipelinesv1.TargetStatus
+		status := pipelinesv1.TargetStatus{ClusterAppRef: appRefOf(p, &env.Targets[j])}
 		if env.IsFleet() {
-			before = listed[keyOf(p, &env.Targets[j])]
 			status.Namespace, status.Standing, status.StandingTime = env.Targets[j].Namespace, s.standing, standingTime(&s)
-		} else {
-			before = lastSeen(last, j, status.ClusterAppRef)
 		}
 		status.Ready, status.Revision, status.Error = s.target.Ready, s.target.Revision, s.err
 		status.Progressing = s.target.Progressing
@@ -177,6 +169,26 @@ const maxMessage = 4096
 // maxReason and maxAppMessage are how much of the application's own reason and message a
 // target shows, in bytes.
 const maxReason, maxAppMessage = 128, 256
+
+// appRefOf returns the application of a target, as its status names it.
+func appRefOf(p *pipelinesv1.Pipeline, t *pipelinesv1.Target) pipelinesv1.ClusterAppReference {
+	app := pipelinesv1.ClusterAppReference{LocalAppReference: p.Spec.AppRef}
+	if t.ClusterRef != nil && !selects(t) {
+		app.ClusterRef = t.ClusterRef.DeepCopy()
+		app.ClusterRef.Namespace = reference(p, t).Namespace
+	}
+	return app
+}
+
+// storedTargets returns a function that returns target j of an environment as its last status shows it; nil if that
+// does not show it.
+func storedTargets(p *pipelinesv1.Pipeline, env *pipelinesv1.Environment, last *pipelinesv1.EnvironmentStatus) func(j int) *pipelinesv1.TargetStatus {
+	if !env.IsFleet() {
+		return func(j int) *pipelinesv1.TargetStatus { return lastSeen(last, j, appRefOf(p, &env.Targets[j])) }
+	}
+	listed := listedBefore(p, last)
+	return func(j int) *pipelinesv1.TargetStatus { return listed[keyOf(p, &env.Targets[j])] }
+}
 
 // lastSeen returns the target's last status, if that is of the same application.
 func lastSeen(last *pipelinesv1.EnvironmentStatus, j int, ref pipelinesv1.ClusterAppReference) *pipelinesv1.TargetStatus {
@@ -322,10 +334,16 @@ func inFlight(p *pipelinesv1.Pipeline, known []capstanv1.Promotion) string {
 func early(seen observations) int {
 	n := 0
 	for i := range seen {
-		for _, s := range seen[i] {
-			if s.early && !s.standing.LeftOut() {
-				n++
-			}
+		n += earlyOf(seen[i])
+	}
+	return n
+}
+
+func earlyOf(seen []observation) int {
+	n := 0
+	for _, s := range seen {
+		if s.early && !s.standing.LeftOut() {
+			n++
 		}
 	}
 	return n

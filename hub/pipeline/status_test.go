@@ -43,7 +43,9 @@ func (fleet) WaitForObjects(context.Context) error { return nil }
 
 type noDemand struct{}
 
-func (noDemand) SetDemand(string, []watchers.Demand)     {}
+func (noDemand) SetDemand(string, []watchers.Demand) {}
+func (noDemand) Confirm(watchers.Demand)             {}
+
 func (noDemand) SetDemands(map[string][]watchers.Demand) {}
 
 // scene has one Pipeline of dev and prod, in the management cluster.

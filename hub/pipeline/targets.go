@@ -145,15 +145,19 @@ func (r *Reconciler) locate(spec *pipelinesv1.Pipeline) places {
 	return places{pipeline: p, all: all, use: use, demands: demands, problems: found}
 }
 
-// observe passes the Pipeline's demand to the index and the watchers, and reads the
-// observations of its targets from the index. It returns the Pipeline with the clusters that it selects, in their
-// stages, and the problems of its spec.
-func (r *Reconciler) observe(p *pipelinesv1.Pipeline) (*pipelinesv1.Pipeline, observations, []problem) {
+// demand passes the Pipeline's demand to the index and the watchers.
+func (r *Reconciler) demand(p *pipelinesv1.Pipeline) places {
 	at := r.locate(p)
 	key := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 	r.wake(r.Index.SetPipeline(key, at.use))
 	r.Watchers.SetDemand(owner(key), at.demands)
+	return at
+}
 
+// observe passes the Pipeline's demand on, and reads the observations of its targets from the index. It returns
+// the Pipeline with the clusters that it selects, in their stages, and the problems of its spec.
+func (r *Reconciler) observe(p *pipelinesv1.Pipeline) (*pipelinesv1.Pipeline, observations, []problem) {
+	at := r.demand(p)
 	blocked := concernsAll(at.problems)
 	seen := make(observations, len(at.all))
 	for i := range at.all {
@@ -169,6 +173,7 @@ func (r *Reconciler) observe(p *pipelinesv1.Pipeline) (*pipelinesv1.Pipeline, ob
 			}
 		}
 	}
+	r.confirm(at.pipeline, at.all, seen)
 	return at.pipeline, seen, at.problems
 }
 
@@ -236,10 +241,10 @@ func (r *Reconciler) read(o index.Object) observation {
 	return s
 }
 
-// isEarly returns whether this process could not observe an application yet.
+// isEarly returns whether this process could not observe an application yet, or not well enough to act on it.
 func isEarly(_ index.Observation, known bool, freshness index.Freshness) bool {
 	switch freshness.Reason {
-	case index.NotWatched, watchers.ReasonConnecting, watchers.ReasonNotSynced:
+	case index.NotWatched, watchers.ReasonConnecting, watchers.ReasonNotSynced, watchers.ReasonConfirming:
 		return true
 	}
 	return freshness.Fresh && !known

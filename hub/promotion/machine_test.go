@@ -360,7 +360,9 @@ func (anywhere) Select(string, string, labels.Selector) ([]clusters.Ref, error) 
 func (anywhere) Labels(clusters.Ref) (labels.Set, error)                        { return nil, clusters.ErrNotFound }
 func (anywhere) WaitForObjects(context.Context) error                           { return nil }
 func (anywhere) SetDemand(string, []watchers.Demand)                            {}
-func (anywhere) SetDemands(map[string][]watchers.Demand)                        {}
+func (anywhere) Confirm(watchers.Demand)                                        {}
+
+func (anywhere) SetDemands(map[string][]watchers.Demand) {}
 
 type noEvents struct{}
 

@@ -67,8 +67,8 @@ type hubProcess struct {
 	began   time.Time
 	// before the hub is stopped, this is called, if it is set.
 	before func()
-	// metrics and diagnostics are URLs.
-	metrics, diagnostics string
+	// metrics and diagnostics are URLs, health is an address.
+	metrics, diagnostics, health string
 }
 
 // startHub starts a hub for a namespace of the management cluster, with more flags.
@@ -93,6 +93,11 @@ func startHubOf(t testing.TB, kubeconfig, namespace string, flags ...string) *hu
 	h.metrics, h.diagnostics = "http://"+metrics+"/metrics", "http://"+diagnostics
 	args := append(chartFlags(metrics, free, namespace, folder),
 		"--kubeconfig="+kubeconfig, "--diagnostics-address="+diagnostics, "--allow-loopback-clusters", "--allow-loopback-git")
+	for _, arg := range args {
+		if address, is := strings.CutPrefix(arg, "--health-addr="); is {
+			h.health = address
+		}
+	}
 	h.start("capstan", folder, append(append([]string{"hub"}, args...), flags...), "RUNTIME_NAMESPACE="+namespace, "AWS_EC2_METADATA_DISABLED=true")
 	return h
 }
@@ -126,6 +131,7 @@ func (h *hubProcess) start(name, folder string, args []string, environment ...st
 func chartFlags(metrics string, free func() string, namespace, folder string) []string {
 	return []string{
 		"--leader-elect",
+		"--warm-standby",
 		"--metrics-bind-address=" + metrics,
 		"--health-addr=" + free(),
 		"--promotion-hook-bind-address=" + free(),

@@ -97,6 +97,7 @@ type scene struct {
 
 	mu          sync.Mutex
 	lockedState struct {
+		observe   func(*pipelinesv1.Pipeline)
 		pipelines map[string]*pipelinesv1.Pipeline
 		changed   chan struct{}
 	}
@@ -243,10 +244,21 @@ func (s *scene) follow() (stop func()) {
 	}
 }
 
+// observe sets what is called with each state of a Pipeline, once.
+func (s *scene) observe(do func(*pipelinesv1.Pipeline)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lockedState.observe = do
+}
+
 func (s *scene) note(p *pipelinesv1.Pipeline) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	before := s.lockedState.pipelines[p.Name]
 	s.lockedState.pipelines[p.Name] = p
+	if s.lockedState.observe != nil && (before == nil || before.ResourceVersion != p.ResourceVersion) {
+		s.lockedState.observe(p)
+	}
 	close(s.lockedState.changed)
 	s.lockedState.changed = make(chan struct{})
 }

@@ -97,7 +97,7 @@ func (f *fleetHistory) majority(revision string) bool {
 // while more than half of its clusters run it.
 func TestHistoriesOfAFleet(t *testing.T) {
 	t.Parallel()
-	runs := 3
+	runs := 1
 	if soak() {
 		runs = 200
 	}

@@ -190,10 +190,8 @@ func (f *gitFleet) killed(ctx context.Context, g Gomega, k *killer) {
 
 // pullsInShort are the combinations that `make test` plays. `make soak` plays all.
 var pullsInShort = map[string]string{
-	"an environment is inserted": "when its pull request is open",
-	"the Pipeline is recreated":  "during the roll-out",
-	"the source is renamed":      "when it is merged and the hub does not know it",
-	"two change places":          "when its branch is pushed",
+	"the Pipeline is recreated": "during the roll-out",
+	"the source is renamed":     "when it is merged and the hub does not know it",
 }
 
 // TestEditsOfTheLineOnGitea, by pull requests: whatever edit a user makes, at any point of a

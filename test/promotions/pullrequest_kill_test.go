@@ -179,7 +179,7 @@ func TestKilledAtEveryRequest(t *testing.T) {
 	whole := &killer{only: true}
 	play(t, whole)
 	NewWithT(t).Expect(len(whole.calls)).To(BeNumerically(">", 12), "the way has this many requests")
-	killAtEach(t, whole.calls, func(t *testing.T, k *killer) {
+	killAtEach(t, whole.calls, 1, func(t *testing.T, k *killer) {
 		k.only = true
 		play(t, k)
 		NewWithT(t).Expect(k.over()).To(BeTrue())

@@ -35,6 +35,8 @@ func (*demanded) Labels(clusters.Ref) (labels.Set, error)                       
 func (*demanded) WaitForObjects(context.Context) error                           { return nil }
 func (d *demanded) SetDemand(_ string, demands []watchers.Demand)                { d.demands = demands }
 
+func (*demanded) Confirm(watchers.Demand) {}
+
 func (d *demanded) SetDemands(map[string][]watchers.Demand) {}
 
 // With --no-cross-namespace-refs a Pipeline sees neither the clusters nor, in the management

@@ -135,7 +135,7 @@ func (f *waveHistory) check(ctx context.Context) {
 // gets a revision before the wave before it runs it, each promotion is made once, and in the end all clusters run the same.
 func TestHistoriesOfWaves(t *testing.T) {
 	t.Parallel()
-	runs := 3
+	runs := 1
 	if soak() {
 		runs = 200
 	}

@@ -187,8 +187,10 @@ func (a *anywhere) Select(kind, namespace string, selector labels.Selector) ([]c
 	return all, nil
 }
 
-func (*anywhere) WaitForObjects(context.Context) error    { return nil }
-func (*anywhere) SetDemand(string, []watchers.Demand)     {}
+func (*anywhere) WaitForObjects(context.Context) error { return nil }
+func (*anywhere) SetDemand(string, []watchers.Demand)  {}
+func (*anywhere) Confirm(watchers.Demand)              {}
+
 func (*anywhere) SetDemands(map[string][]watchers.Demand) {}
 
 // hub makes a hub, whose client a test may have put something in front of.

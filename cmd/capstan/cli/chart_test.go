@@ -18,7 +18,7 @@ const chartSchema = "../../../config/chart/values.schema.json"
 // setByTheChart are the flags that the chart sets from other values, or that have no purpose in a
 // pod. The value settings has all others.
 var setByTheChart = map[string]bool{
-	"kubeconfig": true, "leader-elect": true, "metrics-bind-address": true, "health-addr": true, "promotion-hook-bind-address": true,
+	"kubeconfig": true, "leader-elect": true, "warm-standby": true, "metrics-bind-address": true, "health-addr": true, "promotion-hook-bind-address": true,
 	"api-bind-address": true, "webhook-bind-address": true, "webhook-cert-secret": true, "webhook-cert-file": true, "webhook-key-file": true,
 	"dashboard-bind-address": true, "dashboard-tls-cert-file": true, "dashboard-tls-key-file": true, "dashboard-session-key-file": true,
 	"dashboard-url": true, "dashboard-oidc-issuer-url": true, "dashboard-oidc-client-id": true, "dashboard-oidc-client-secret-file": true,

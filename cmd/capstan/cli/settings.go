@@ -146,6 +146,7 @@ func (s *settings) registerHub(f *pflag.FlagSet) {
 	f.IntVar(&o.ClusterLists, "cluster-lists", o.ClusterLists, "maximum number of initial lists of clusters that are read at the same time, which bounds the memory and CPU of a start; 0 for 8 for each CPU")
 	f.StringVar(&o.EventsAddress, "events-addr", o.EventsAddress, "URL to which the hub posts Flux events, such as http://notification-controller.flux-system/; when empty, the hub creates only Kubernetes Events")
 	f.StringSliceVar(&s.appKinds, "app-kinds", s.appKinds, "kinds of applications that Pipelines may follow, as Kind.group, comma-separated; kinds of Kubernetes itself are refused")
+	f.BoolVar(&o.WarmStandby, "warm-standby", o.WarmStandby, "connect to the clusters and watch what Pipelines use on replicas that do not hold the lease, too, so that one of them takes over at once; each replica then needs the memory, and makes the connections and watches, of the leader; needs --leader-elect")
 	f.BoolVar(&o.NoCrossNamespaceRefs, "no-cross-namespace-refs", o.NoCrossNamespaceRefs, "allow a Pipeline to reference only clusters of its own namespace and, in the management cluster itself, only its own namespace")
 	f.StringSliceVar(&o.ClusterSecretNamespaces, clusterSecretNamespacesFlag, nil, "namespaces whose Secrets may name clusters (clusterRef.kind Secret), comma-separated; such a Secret has a kubeconfig and the label "+pipelinesv1.ClusterSecretLabel+"=true; the hub needs config/rbac/cluster-secrets in each; none when not set")
 	f.DurationVar(&o.StallAfter, "stall-after", o.StallAfter, "how long a promotion may take before its condition Stalled becomes True, such as 30m or 2h")
@@ -260,6 +261,9 @@ func (s *settings) options() (hub.Options, error) {
 	}
 	o.Annotator.Namespace = s.home()
 	o.LeaderElectionNamespace = leaseNamespace(o.Namespace)
+	if o.WarmStandby && !o.LeaderElect {
+		refuse("warm-standby", "there is no standby without --leader-elect: set it, or remove --warm-standby")
+	}
 	if o.LeaderElect && o.LeaderElectionNamespace == "" && !s.inPod() {
 		refuse("leader-elect", "the namespace of the lease is not known outside of a pod: set %s to a namespace, such as capstan-system, or set --namespace", runtimeNamespace)
 	}

@@ -12,8 +12,9 @@ type Part struct {
 
 // AboutFacts describe a replica and count what the viewer may see.
 type AboutFacts struct {
-	Version string
-	Leads   bool
+	Version  string
+	Leads    bool
+	Connects bool
 	// Parts that this replica runs, and those that are disabled.
 	Parts []Part
 
@@ -58,7 +59,7 @@ func (s Scope) sights() []Sight {
 
 // AboutPage returns the page about this replica.
 func AboutPage(f *Facts, scope Scope, version string, parts []Part) Page {
-	a := AboutFacts{Version: version, Leads: f.Leads, Parts: parts, Unread: f.Unread, Sees: scope.sights()}
+	a := AboutFacts{Version: version, Leads: f.Leads, Connects: f.Connects, Parts: parts, Unread: f.Unread, Sees: scope.sights()}
 	for i := range f.Connections {
 		if scope.Clusters.Has(f.Connections[i].Namespace) {
 			a.Clusters++

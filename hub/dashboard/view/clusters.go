@@ -64,7 +64,7 @@ type ClusterRow struct {
 
 // Contact is when the API server of a cluster last answered.
 type Contact struct {
-	// Known is false on a standby, which connects to no cluster.
+	// Known is false on a cold standby, which connects to no cluster.
 	Known bool
 	// Fresh is set within FreshFor. At is not set then, so that a heartbeat is no change.
 	Fresh bool

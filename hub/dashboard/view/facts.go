@@ -74,14 +74,15 @@ type Facts struct {
 	NodeGroups []NodeGroup
 	Instances  []Instances
 	Unread     []string
-	// Leads is whether this replica is the leader, which connects to the clusters.
-	Leads bool
+	// Leads is whether this replica is the leader. Connects is whether it connects to the clusters: the leader
+	// does, and a warm standby.
+	Leads, Connects bool
 	// LeaderSeen is when a standby last saw that the leader renewed its lease; zero if that is
 	// not known. Leaderless is set when the lease has expired: what the leader wrote may be
 	// outdated.
 	LeaderSeen time.Time
 	Leaderless bool
-	// Observed states of clusters, on the leader; empty on a standby.
+	// Observed states of clusters, where Connects is set; else empty.
 	Observed map[Cluster]Observed
 	Now      time.Time
 	// Past of the connections, as this replica observed it since PastSince, when it started.
@@ -109,8 +110,8 @@ func (s standing) silent(now time.Time) bool {
 	return s.Leaderless || s.Live && !s.LastContact.IsZero() && now.Sub(s.LastContact) >= FreshFor
 }
 
-// standing returns the state of a cluster. The leader's observation has priority over the
-// status that it wrote.
+// standing returns the state of a cluster. The observation of this replica has priority over the
+// status that the leader wrote.
 func (f *Facts) standing(c Cluster, written *capstanv1.ClusterConnectionStatus) standing {
 	if observed, ok := f.Observed[c]; ok {
 		return standing{Known: true, Observed: observed, Live: true}
