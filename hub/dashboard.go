@@ -157,23 +157,14 @@ func addDashboard(mgr manager.Manager, s *stack, o Options) error {
 	return mgr.Add(server)
 }
 
-// podNamespace is the file with the namespace of the pod, in which its lease is by default.
-const podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
-
 // leaseReader returns a function that reads the lease of the leader; nil if there is none, or its
 // namespace is not known.
 func leaseReader(from client.Reader, o Options) func(context.Context) (dashboard.Lease, error) {
-	at := client.ObjectKey{Namespace: o.LeaderElectionNamespace, Name: LeaseName}
-	if at.Namespace == "" {
-		own, err := os.ReadFile(podNamespace)
-		if err != nil {
-			return nil
-		}
-		at.Namespace = string(own)
-	}
-	if !o.LeaderElect {
+	namespace, err := o.leaseNamespace()
+	if err != nil || !o.LeaderElect {
 		return nil
 	}
+	at := client.ObjectKey{Namespace: namespace, Name: LeaseName}
 	return func(ctx context.Context) (dashboard.Lease, error) {
 		var lease coordinationv1.Lease
 		if err := from.Get(ctx, at, &lease); err != nil {

@@ -29,14 +29,6 @@ import (
 )
 
 const (
-	// The hub tries to renew a lease every two fifteenths of its duration, until two thirds
-	// have passed: every 4 s until 20 s, of 30 s.
-	renewNumerator, renewDenominator = 2, 3
-	retryNumerator, retryDenominator = 2, 15
-	// With warm standbys it does every fiftieth of it, 0.6 s of 30 s. A standby looks at the lease as
-	// often, up to 2.2 times less: it takes over at once when the leader ends in order.
-	warmRetries = 50
-
 	// shutdownGrace is how long an attempt under way may take to end. All end with their
 	// context.
 	shutdownGrace = 20 * time.Second
@@ -63,9 +55,7 @@ func newManager(o Options, lease string) (manager.Manager, error) {
 		HealthProbeBindAddress:        o.HealthAddress,
 		PprofBindAddress:              "0",
 		LeaderElection:                o.LeaderElect,
-		LeaderElectionID:              lease,
-		LeaderElectionNamespace:       o.LeaderElectionNamespace,
-		LeaderElectionConfig:          rest.CopyConfig(o.Config),
+		LeaderElectionID:              lease, // Of its metrics.
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 &o.LeaderElectionLease,
 		RenewDeadline:                 ptr.To(o.LeaderElectionLease * renewNumerator / renewDenominator),
@@ -80,7 +70,13 @@ func newManager(o Options, lease string) (manager.Manager, error) {
 			UsePriorityQueue: ptr.To(true),
 		},
 	}
-	var err error
+	lock, err := newLock(o, lease)
+	if err != nil {
+		return nil, err
+	}
+	if lock != nil {
+		options.LeaderElectionResourceLockInterface = lock
+	}
 	if options.Cache, err = cacheOptions(cfg, o.Namespace); err != nil {
 		return nil, err
 	}
@@ -95,14 +91,6 @@ func newManager(o Options, lease string) (manager.Manager, error) {
 		return nil, err
 	}
 	return boundedNotes{mgr}, nil
-}
-
-// retryPeriod is how often the lease is renewed by its holder, and looked at by the others.
-func (o *Options) retryPeriod() time.Duration {
-	if o.WarmStandby {
-		return o.LeaderElectionLease / warmRetries
-	}
-	return o.LeaderElectionLease * retryNumerator / retryDenominator
 }
 
 // boundedNotes is a manager whose Events are never too long for an API server.

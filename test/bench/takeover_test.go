@@ -131,7 +131,6 @@ type traffic struct {
 	worst           time.Duration
 	changes, writes int
 	stale           map[string]bool
-	last            []string // the last revision of each line
 }
 
 // deploy makes the next change: one in ten in a line.

@@ -1,0 +1,73 @@
+package hub
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+const (
+	// podNamespace is the file with the namespace of the pod, in which its lease is by default.
+	podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+	// The hub tries to renew a lease every two fifteenths of its duration, until two thirds
+	// have passed: every 4 s until 20 s, of 30 s.
+	renewNumerator, renewDenominator = 2, 3
+	retryNumerator, retryDenominator = 2, 15
+	// With warm standbys it does every fiftieth of it, 0.6 s of 30 s. A standby reads the lease as
+	// often, up to 2.2 times less: it takes over at once when the leader ends in order.
+	warmRetries = 50
+	// One request takes a sixth of the duration at most, 5 s of 30 s. A leader that cannot renew its
+	// lease makes one more before it ends, to release it: it must end before another may take over.
+	// controller-runtime's own lock gives each request half of the deadline, which is too long for that.
+	requestShare = 6
+	leastRequest = time.Second
+)
+
+// retryPeriod is how often the lease is renewed by its holder, and read by the others.
+func (o *Options) retryPeriod() time.Duration {
+	if o.WarmStandby {
+		return o.LeaderElectionLease / warmRetries
+	}
+	return o.LeaderElectionLease * retryNumerator / retryDenominator
+}
+
+// leaseNamespace returns the namespace of the lease.
+func (o *Options) leaseNamespace() (string, error) {
+	if o.LeaderElectionNamespace != "" {
+		return o.LeaderElectionNamespace, nil
+	}
+	own, err := os.ReadFile(podNamespace)
+	if err != nil {
+		return "", fmt.Errorf("the namespace of the lease is not known outside of a pod: %w", err)
+	}
+	return strings.TrimSpace(string(own)), nil
+}
+
+// newLock makes the lock of the lease of a name; nil without leader election.
+func newLock(o Options, name string) (resourcelock.Interface, error) {
+	if !o.LeaderElect {
+		return nil, nil
+	}
+	namespace, err := o.leaseNamespace()
+	if err != nil {
+		return nil, err
+	}
+	config := rest.AddUserAgent(rest.CopyConfig(o.Config), "leader-election")
+	config.Timeout = max(o.LeaderElectionLease/requestShare, leastRequest)
+	config.QPS, config.RateLimiter = -1, nil // It makes one request after the other.
+	leases, err := coordinationclient.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making the client of the lease: %w", err)
+	}
+	return &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Client: leases,
+		LockConfig: resourcelock.ResourceLockConfig{Identity: holder()},
+	}, nil
+}
