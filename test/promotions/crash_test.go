@@ -51,7 +51,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 	whole := &killer{}
 	play(t.Context(), NewWithT(t), newWorld(t, t), whole)
 	NewWithT(t).Expect(len(whole.calls)).To(BeNumerically(">", 10), "the way has this many outside calls")
-	killAtEach(t, whole.calls, 1, func(t *testing.T, k *killer) {
+	killAtEach(t, whole.calls, 2, func(t *testing.T, k *killer) {
 		play(t.Context(), NewWithT(t), newWorld(t, t), k)
 	})
 }

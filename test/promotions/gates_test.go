@@ -518,7 +518,7 @@ func TestG44KilledWhileGated(t *testing.T) {
 	}
 	whole := &killer{}
 	play(t.Context(), NewWithT(t), newWorld(t, t), whole)
-	killAtEach(t, whole.calls, 3, func(t *testing.T, k *killer) {
+	killAtEach(t, whole.calls, 5, func(t *testing.T, k *killer) {
 		play(t.Context(), NewWithT(t), newWorld(t, t), k)
 	})
 }

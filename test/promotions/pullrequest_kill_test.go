@@ -23,7 +23,7 @@ import (
 // pull request, and all environments run the last revision at the end.
 func TestKilledAtRandom(t *testing.T) {
 	t.Parallel()
-	runs := 10 // two for each service
+	runs := 5 // one for each service
 	if soak() {
 		runs = 1000
 	}
@@ -179,7 +179,7 @@ func TestKilledAtEveryRequest(t *testing.T) {
 	whole := &killer{only: true}
 	play(t, whole)
 	NewWithT(t).Expect(len(whole.calls)).To(BeNumerically(">", 12), "the way has this many requests")
-	killAtEach(t, whole.calls, 1, func(t *testing.T, k *killer) {
+	killAtEach(t, whole.calls, 2, func(t *testing.T, k *killer) {
 		k.only = true
 		play(t, k)
 		NewWithT(t).Expect(k.over()).To(BeTrue())

@@ -21,7 +21,7 @@ import (
 // neither. In half of the histories checks must pass, too, whose results no hub has from the one before it.
 func TestG44KilledFromGatesToVerifying(t *testing.T) {
 	t.Parallel()
-	runs := 6 // of about eight kills each
+	runs := 3 // of about eight kills each
 	if soak() {
 		runs = 140
 	}
