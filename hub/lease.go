@@ -51,7 +51,7 @@ func (o *Options) leaseNamespace() (string, error) {
 }
 
 // newLock makes the lock of the lease of a name; nil without leader election.
-func newLock(o Options, name string) (resourcelock.Interface, error) {
+func newLock(o Options, name string) (*resourcelock.LeaseLock, error) {
 	if !o.LeaderElect {
 		return nil, nil
 	}

@@ -84,6 +84,9 @@ func newManager(o Options, lease string) (manager.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)
 	}
+	if lock != nil { // Events say who leads. client-go's leader election has only the former recorder.
+		lock.LockConfig.EventRecorder = mgr.GetEventRecorderFor(lock.LockConfig.Identity) //nolint:staticcheck // See above.
+	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return nil, err
 	}

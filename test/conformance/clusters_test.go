@@ -94,10 +94,12 @@ func TestAPipelineOverOtherClusters(t *testing.T) {
 	}
 	expectReady(t, p)
 	for name, kind := range map[string]string{"secret.others-secret": "Secret", "clusterprofile.others-profile": "ClusterProfile"} {
-		var connection capstanv1.ClusterConnection
-		g.Expect(c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &connection)).To(Succeed())
-		g.Expect(connection.Status.State).To(Equal(capstanv1.ConnectionReady), connection.Status.Message)
-		g.Expect(connection.Spec.ClusterRef.Kind).To(Equal(kind))
+		g.Eventually(func(g Gomega) { // It is written after the statuses of Pipelines.
+			var connection capstanv1.ClusterConnection
+			g.Expect(c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &connection)).To(Succeed())
+			g.Expect(connection.Status.State).To(Equal(capstanv1.ConnectionReady), connection.Status.Message)
+			g.Expect(connection.Spec.ClusterRef.Kind).To(Equal(kind))
+		}).Should(Succeed())
 	}
 }
 
@@ -113,9 +115,11 @@ func TestAPipelineOverASecret(t *testing.T) {
 	clusterSecret(t, "bysecret")
 	runsEverywhere(t, p)
 	expectReady(t, p)
-	var connection capstanv1.ClusterConnection
-	g.Expect(c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "secret.bysecret"}, &connection)).To(Succeed())
-	g.Expect(connection.Status.State).To(Equal(capstanv1.ConnectionReady))
+	g.Eventually(func() (capstanv1.ConnectionState, error) { // It is written after the statuses of Pipelines.
+		var connection capstanv1.ClusterConnection
+		err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "secret.bysecret"}, &connection)
+		return connection.Status.State, err
+	}).Should(Equal(capstanv1.ConnectionReady))
 
 	elsewhere := target("Secret", "bysecret")
 	elsewhere.ClusterRef.Namespace = "elsewhere"
