@@ -33,7 +33,7 @@ import (
 // before Gitea has received the request and after.
 func TestKilledAtRandomOnGitea(t *testing.T) {
 	t.Parallel()
-	runs := 2
+	runs := 4
 	if soak() {
 		runs = 20
 	}
