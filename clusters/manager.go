@@ -152,7 +152,7 @@ func (m *Manager) makeHubClients() error {
 			changed: m.objectsChanged, decided: m.kindDecided,
 		}
 		m.watches = append(m.watches, &watch)
-		if m.options.Elected != nil && !m.options.WarmStandby {
+		if !m.readsAtOnce() {
 			standby := watch
 			standby.objects, standby.changed, standby.decided = m.standby, func([]Ref) {}, func(string, []Ref) {}
 			m.standbyWatches = append(m.standbyWatches, &standby)
@@ -200,26 +200,21 @@ func (m *Manager) Start(ctx context.Context) error {
 	for _, k := range m.keepers() {
 		m.ensureRunning(k)
 	}
-	switch {
-	case m.options.Elected == nil:
+	if m.readsAtOnce() {
 		m.read()
+	}
+	if m.acts() {
 		m.lead()
-	case m.options.WarmStandby:
-		m.read()
-		m.goroutines.spawn(func(ctx context.Context) {
-			select {
-			case <-m.options.Elected:
-				m.lead()
-			case <-ctx.Done():
-			}
-		})
-	default:
+	} else {
 		m.goroutines.spawn(func(ctx context.Context) {
 			m.standBy(ctx)
-			if ctx.Err() == nil {
-				m.read()
-				m.lead()
+			if ctx.Err() != nil {
+				return
 			}
+			if !m.readsAtOnce() {
+				m.read()
+			}
+			m.lead()
 		})
 	}
 	<-ctx.Done()
@@ -229,8 +224,11 @@ func (m *Manager) Start(ctx context.Context) error {
 	return nil
 }
 
-// standBy reads the cluster objects, for Objects only, until this process leads or ctx ends. It
-// ends its watches before it returns: no kind is watched twice.
+// readsAtOnce returns whether clusters can be connected to from the start: on a cold standby they cannot.
+func (m *Manager) readsAtOnce() bool { return m.options.Elected == nil || m.options.WarmStandby }
+
+// standBy waits until this process leads or ctx ends. On a cold standby it reads the cluster objects
+// meanwhile, for Objects only. It ends these watches before it returns: no kind is watched twice.
 func (m *Manager) standBy(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var reading sync.WaitGroup

@@ -28,7 +28,7 @@ type Object struct {
 func (m *Manager) Objects() ([]Object, error) {
 	leads := map[string]bool{}
 	for _, w := range m.watches {
-		leads[w.scope] = m.options.Elected == nil || m.options.WarmStandby || m.objects.decided(w.scope)
+		leads[w.scope] = m.readsAtOnce() || m.objects.decided(w.scope)
 	}
 	all, problems := m.objects.list(func(scope string) bool { return leads[scope] })
 	earlier, more := m.standby.list(func(scope string) bool { return !leads[scope] })

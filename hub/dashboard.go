@@ -223,8 +223,11 @@ func heard(connections *clusters.Manager, leads bool) map[view.Cluster]view.Obse
 	all := make(map[view.Cluster]view.Observed, len(snapshots))
 	for _, s := range snapshots {
 		ref, err := clusters.ParseClusterName(s.Name)
-		if err != nil || !leads && (s.State == capstanv1.ConnectionConnecting || s.State == capstanv1.ConnectionUnused) {
+		if err != nil {
 			continue // Cluster names are always valid.
+		}
+		if !leads && (s.State == capstanv1.ConnectionConnecting || s.State == capstanv1.ConnectionUnused) {
+			continue
 		}
 		all[view.Cluster{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}] = view.Observed{
 			State: s.State, Reason: s.Reason, Message: s.Message, Since: s.Since, LastContact: s.LastContact, Version: s.KubernetesVersion,

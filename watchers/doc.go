@@ -30,6 +30,9 @@
 // that is not fresh stays in the index, marked as such. It is removed when demand ends,
 // or another cluster takes the name.
 //
+// A watch may be behind although its cluster answers. Observation.Since says what an observation is not
+// older than, and Confirm reads an object again: a new leader needs to know what it may act on.
+//
 // # Limits
 //
 // A cluster is not trusted. Package decode bounds each piece of an answer and the texts of an

@@ -93,6 +93,9 @@ func (r *run) listerWatcher(i *informer) cache.ListerWatcher {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			listing()
+			if o.ResourceVersion == "0" { // Any version: then the list could be older than the run (ledger.since).
+				o.ResourceVersion = ""
+			}
 			list, err := r.calls.list(ctx, i.namespace, o)
 			if exceeds(err) {
 				r.fail(err)

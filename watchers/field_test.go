@@ -63,9 +63,9 @@ func TestServerThatStreamsNoLists(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	answer := make(chan struct{})
-	listing := make(chan struct{}, 10)
+	listing := make(chan string, 10)
 	name := w.olderServer("older", func(rw http.ResponseWriter, r *http.Request) {
-		listing <- struct{}{}
+		listing <- r.URL.Query().Get("resourceVersion")
 		select {
 		case <-answer:
 		case <-r.Context().Done():
@@ -76,7 +76,7 @@ func TestServerThatStreamsNoLists(t *testing.T) {
 	app := w.release(cluster, "web")
 	w.g.Expect(string(cluster)).To(Equal(name))
 	w.use("shop", app)
-	w.g.Eventually(listing).Should(Receive())
+	w.g.Eventually(listing).Should(Receive(BeEmpty()), "the newest state, and not any that a cache has")
 	w.g.Consistently(func() capstanv1.ConnectionState {
 		s, _ := w.manager.Snapshot(cluster)
 		return s.State

@@ -100,11 +100,16 @@ func (l *ledger) drop(want wanted) {
 }
 
 // unread notes that an object has changed, and is stored as its key only.
-func (l *ledger) unread(want wanted) {
+func (l *ledger) unread(want wanted) { l.mark(want, func(k *known) { k.unread = true }) }
+
+// confirm notes that an object has to be read, although it is stored.
+func (l *ledger) confirm(want wanted) { l.mark(want, func(k *known) { k.confirm = true }) }
+
+func (l *ledger) mark(want wanted, set func(*known)) {
 	l.order.mu.Lock()
 	defer l.order.mu.Unlock()
 	k := l.lockedState.known[want]
-	k.unread = true
+	set(&k)
 	l.lockedState.known[want] = k
 }
 
@@ -114,15 +119,6 @@ func (l *ledger) isObserved(want wanted) bool {
 	defer l.order.mu.Unlock()
 	k := l.lockedState.known[want]
 	return k.observed && !k.unread && !k.confirm
-}
-
-// confirm notes that an object has to be read, although it is stored.
-func (l *ledger) confirm(want wanted) {
-	l.order.mu.Lock()
-	defer l.order.mu.Unlock()
-	k := l.lockedState.known[want]
-	k.confirm = true
-	l.lockedState.known[want] = k
 }
 
 // isToConfirm returns whether an object has to be read, although it is stored.

@@ -100,7 +100,7 @@ type Options struct {
 
 // Timings of watchers. A zero field means its default.
 type Timings struct {
-	// FreshFor (45 s) is how long observations are fresh after the last byte from their
+	// FreshFor (DefaultFreshFor) is how long observations are fresh after the last byte from their
 	// cluster. Probes are at most 36 s apart and take at most 5 s, so a healthy silent
 	// cluster stays fresh.
 	FreshFor time.Duration
@@ -132,7 +132,7 @@ func (t *Timings) defaults() {
 		field *time.Duration
 		value time.Duration
 	}{
-		{&t.FreshFor, 45 * time.Second},
+		{&t.FreshFor, DefaultFreshFor},
 		{&t.Check, 2 * time.Second},
 		{&t.Linger, time.Minute},
 		{&t.Retry, 30 * time.Second},
@@ -175,6 +175,8 @@ const (
 	maxObjects = 20_000
 	// DefaultMaxLocalObjects is the default of Options.MaxLocalObjects.
 	DefaultMaxLocalObjects = 100_000
+	// DefaultFreshFor is the default of Timings.FreshFor.
+	DefaultFreshFor = 45 * time.Second
 	// MaxLocalObjectsFlag is the name of its flag.
 	MaxLocalObjectsFlag = "management-max-objects"
 

@@ -29,6 +29,9 @@
 //
 // In dry run the reconciler decides in the same way, writes only status.dryRun, and creates nothing (dryrun.go).
 //
+// On a warm standby the reconciler only passes demand on. A process that begins to lead confirms what differs
+// from the stored statuses before it acts on it, and leaves a status alone that it cannot contradict yet (standby.go).
+//
 // # Locking
 //
 // One worker at a time reconciles a Pipeline. The Waker, holds and dryRuns have a mutex each, for

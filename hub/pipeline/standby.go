@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,10 +21,9 @@ import (
 // What a warm standby does for Pipelines, and how it begins to lead. Decision 0055 says why.
 
 // standFor is how long after the beginning of its lead a process trusts what it can neither see nor contradict:
-// the stored status of a target that it has not looked at yet stands, and an observation of a watch that differs
-// from the stored status is confirmed by a read. It is watchers.Timings.FreshFor: an observation that is older is
-// not fresh.
-const standFor = 45 * time.Second
+// the stored status of a target that it has not observed yet stands, and an observation of a watch that differs
+// from the stored status is confirmed by a read. What a watch that is further behind shows is not fresh.
+const standFor = watchers.DefaultFreshFor
 
 // leads returns whether this process decides, writes and promotes.
 func (r *Reconciler) leads() bool { return r.led.Load() != nil }
