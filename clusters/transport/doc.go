@@ -19,10 +19,9 @@
 //     would keep the old certificate. The streams of the old generation end by themselves;
 //  4. the dialer (internal/egress), which checks the address that a name resolved to, not the name.
 //     Through the proxy of the administrator, which resolves the name, it checks the name;
-//  5. after 401, Reauthenticate, and one more try if the credentials changed, or, if
-//     the gate was closed meanwhile, when it opens. After no response, CheckServer, and
-//     one more try when the gate is open. Without that, an informer would wait for the end
-//     of its own backoff after the cluster is reachable again.
+//  5. after 401, Reauthenticate; after no response, CheckServer; then one more try when the
+//     gate is open. Without that, an informer would wait for the end of its own backoff
+//     after the cluster is reachable again.
 //
 // The size of a response is limited (MaxAnswer); that of a watch is not, so its reader limits
 // what it keeps. A Stream observes the watches of one informer: for how long they may have

@@ -252,9 +252,8 @@ func (t *Transport) toRetry(request *http.Request, response *http.Response, used
 		if t.current.Load() == used {
 			t.options.Reauthenticate(ctx)
 		}
-		if t.current.Load() == used && t.gate.isOpen() {
-			return nil, nil // The credentials did not change: the response is final.
-		}
+		// Also with the same credentials: the server may have rejected them for a moment that
+		// is over, and the gate been closed and opened before this goroutine ran again.
 		_, _ = io.CopyN(io.Discard, response.Body, drainBytes)
 		_ = response.Body.Close()
 		return again, nil

@@ -271,14 +271,31 @@ func TestUnauthorized(t *testing.T) {
 		read, _ := io.ReadAll(response.Body)
 		g.Expect(string(read)).To(Equal("PATCHbody"))
 	})
-	t.Run("nothing changed: the answer stands", func(t *testing.T) {
+	t.Run("rejected again: the answer stands", func(t *testing.T) {
 		g := NewWithT(t)
-		s := serve(t, handler)
+		var requests atomic.Int64
+		s := serve(t, func(w http.ResponseWriter, r *http.Request) { requests.Add(1); handler(w, r) })
 		f := connect(t, s, s.config(t, "old"), func(o *transport.Options) { o.Reauthenticate = func(context.Context) {} })
 		code, _, err := f.do(t.Context(), http.MethodGet, "/")
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(code).To(Equal(http.StatusUnauthorized))
+		g.Expect(requests.Load()).To(BeEquivalentTo(2))
 		g.Expect(f.LastContact()).To(BeZero(), "a 401 is no contact")
+	})
+	t.Run("rejected for a moment: tried once more with the same credentials", func(t *testing.T) {
+		g := NewWithT(t)
+		var accepts atomic.Bool
+		s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			if !accepts.Load() {
+				w.WriteHeader(http.StatusUnauthorized)
+			}
+		})
+		f := connect(t, s, s.config(t, "same"), func(o *transport.Options) {
+			o.Reauthenticate = func(context.Context) { accepts.Store(true) }
+		})
+		code, _, err := f.do(t.Context(), http.MethodGet, "/")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(code).To(Equal(http.StatusOK))
 	})
 	t.Run("gate shut meanwhile: held until it opens", func(t *testing.T) {
 		g := NewWithT(t)
