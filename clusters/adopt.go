@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
@@ -18,11 +19,18 @@ import (
 func (m *Manager) adopt(ctx context.Context, listed func()) {
 	listed = sync.OnceFunc(listed)
 	defer listed()
+	for _, namespace := range m.objects.in(pipelinesv1.ClusterKindCluster) {
+		m.adoptIn(ctx, namespace, listed)
+	}
+}
+
+// adoptIn adopts those of a namespace. It calls listed when they cannot be listed at once.
+func (m *Manager) adoptIn(ctx context.Context, namespace string, listed func()) {
 	var list capstanv1.ClusterConnectionList
 	wait := backoff.NewSequence(writeRetry, writeRetryMax)
 	for {
 		call, cancel := context.WithTimeout(ctx, m.timings.HubTimeout)
-		err := m.hub.List(call, &list, client.InNamespace(m.options.Namespace), client.MatchingLabels{managedByLabel: managedBy})
+		err := m.hub.List(call, &list, client.InNamespace(namespace), client.MatchingLabels{managedByLabel: managedBy})
 		cancel()
 		if err == nil {
 			break

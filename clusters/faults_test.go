@@ -257,7 +257,7 @@ func TestLeastRights(t *testing.T) {
 	t.Parallel()
 	t.Run("enough", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t, func(o *clusters.Options) { o.Local = limited(t, o.Namespace, "get", "list", "watch") })
+		w := newWorld(t, func(o *clusters.Options) { o.Local = limited(t, o.Namespaces[0], "get", "list", "watch") })
 		w.start()
 		w.connected("prod", "")
 		w.secret("prod-kubeconfig", "value", []byte("rubbish"))
@@ -266,7 +266,7 @@ func TestLeastRights(t *testing.T) {
 	t.Run("none on Secrets", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, func(o *clusters.Options) {
-			o.Local = limited(t, o.Namespace)
+			o.Local = limited(t, o.Namespaces[0])
 			o.Timings.ForbiddenRetry = 200 * time.Millisecond
 		})
 		w.start()
@@ -329,7 +329,7 @@ func TestRequestRenewsCredentials(t *testing.T) {
 	defer server.Close()
 	kubeconfig := func(token string) []byte { return kubeconfigOf(t, server, token) }
 	w := newWorld(t, func(o *clusters.Options) {
-		o.Local = limited(t, o.Namespace, "get") // one by one, and no watch
+		o.Local = limited(t, o.Namespaces[0], "get") // one by one, and no watch
 		o.Registerer = prometheus.NewRegistry()
 		o.Timings.ProbeInterval = time.Hour
 	})

@@ -3,7 +3,9 @@ package clusters
 import (
 	"errors"
 	"fmt"
+	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -76,16 +78,62 @@ var clusterKinds = func() map[string]clusterKind {
 	return all
 }()
 
+// scoping says in which namespaces cluster objects are read. Those that are read together are a scope.
+type scoping struct {
+	// namespaces of all kinds but Secrets; all if there are none.
+	namespaces []string
+	// secrets are the namespaces of Secrets.
+	secrets []string
+}
+
+// in returns the namespaces in which a kind is read, each by itself; all (metav1.NamespaceAll) may be one of them.
+func (s scoping) in(kind string) []string {
+	switch {
+	case clusterKinds[kind].perNamespace:
+		return s.secrets
+	case len(s.namespaces) == 0:
+		return []string{metav1.NamespaceAll}
+	}
+	return s.namespaces
+}
+
+// divided returns whether a kind has a scope in each namespace.
+func (s scoping) divided(kind string) bool {
+	return clusterKinds[kind].perNamespace || len(s.namespaces) > 1
+}
+
 // scopeOf returns the name of the objects that are read together: "Kind", or "Kind/namespace".
-func scopeOf(kind, namespace string) string {
-	if clusterKinds[kind].perNamespace {
+func (s scoping) scopeOf(kind, namespace string) string {
+	if s.divided(kind) {
 		return kind + "/" + namespace
 	}
 	return kind
 }
 
-// notRead says that objects of a namespace are not read, and what to do.
-func notRead(what, namespace string) string {
+// reads returns whether the objects of a kind are read in a namespace.
+func (s scoping) reads(kind, namespace string) bool {
+	in := s.in(kind)
+	return slices.Contains(in, metav1.NamespaceAll) || slices.Contains(in, namespace)
+}
+
+// scopes returns those of a kind in a namespace or (pipelinesv1.AllNamespaces) in all.
+func (s scoping) scopes(kind, namespace string) []string {
+	if namespace != pipelinesv1.AllNamespaces || !s.divided(kind) {
+		return []string{s.scopeOf(kind, namespace)}
+	}
+	in := s.in(kind)
+	all := make([]string, 0, len(in))
+	for _, each := range in {
+		all = append(all, s.scopeOf(kind, each))
+	}
+	return all
+}
+
+// notRead says that objects of a kind are not read in a namespace, and what to do.
+func notRead(what, kind, namespace string) string {
+	if !clusterKinds[kind].perNamespace {
+		return fmt.Sprintf("%s is not read: the hub does not serve namespace %s: add it to --namespace, or reference a cluster of a namespace that the hub serves", what, namespace)
+	}
 	return fmt.Sprintf("%s cannot name a cluster: the administrator has not added namespace %s to --cluster-secret-namespaces (chart: clusterNamespaces)", what, namespace)
 }
 

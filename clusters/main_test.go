@@ -100,7 +100,7 @@ func newWorldOn(t *testing.T, hub *controlplane.Shared, edit func(*clusters.Opti
 	w.namespace = namespace.Name
 
 	w.options = clusters.Options{
-		Local: cp.Config(), Namespace: w.namespace, AllowLoopback: true,
+		Local: cp.Config(), Namespaces: []string{w.namespace}, AllowLoopback: true,
 		Recorder: w.recorder, Timings: brisk(), Logger: w.logs.logger(),
 	}
 	if edit != nil {

@@ -59,8 +59,8 @@ func New(o Options) (*Manager, error) {
 	}
 	o = withDefaults(o)
 	m := &Manager{
-		shared:      &shared{options: o, timings: o.Timings, clock: o.Clock, log: o.Logger, objects: newObjects(o.SecretNamespaces...), dials: newDials(o.Dials)},
-		standby:     newObjects(o.SecretNamespaces...),
+		shared:      &shared{options: o, timings: o.Timings, clock: o.Clock, log: o.Logger, objects: newObjects(o.scoping()), dials: newDials(o.Dials)},
+		standby:     newObjects(o.scoping()),
 		decided:     make(chan struct{}),
 		lockedState: managerState{keepers: map[multicluster.ClusterName]*keeper{}},
 	}
@@ -147,7 +147,7 @@ func (m *Manager) makeHubClients() error {
 	}
 	for _, at := range m.scopesToRead() {
 		watch := objectWatch{
-			kind: clusterKinds[at.Kind], scope: scopeOf(at.Kind, at.Namespace), namespace: at.Namespace, mapping: mapping, metadata: metadataClient, dynamic: dynamicClient,
+			kind: clusterKinds[at.Kind], scope: m.objects.scopeOf(at.Kind, at.Namespace), namespace: at.Namespace, alone: !m.objects.divided(at.Kind), mapping: mapping, metadata: metadataClient, dynamic: dynamicClient,
 			retry: m.timings.KindRetry, clock: m.clock, log: m.log, objects: m.objects,
 			changed: m.objectsChanged, decided: m.kindDecided,
 		}
@@ -165,11 +165,7 @@ func (m *Manager) makeHubClients() error {
 func (m *Manager) scopesToRead() []Ref {
 	var all []Ref
 	for _, kind := range pipelinesv1.ClusterKinds() {
-		namespaces := []string{m.options.Namespace}
-		if clusterKinds[kind.Kind].perNamespace {
-			namespaces = m.options.SecretNamespaces
-		}
-		for _, namespace := range namespaces {
+		for _, namespace := range m.objects.in(kind.Kind) {
 			all = append(all, Ref{Kind: kind.Kind, Namespace: namespace})
 		}
 	}

@@ -82,7 +82,7 @@ func (m *Manager) WaitForObjects(ctx context.Context) error {
 func (m *Manager) kindDecided(scope string, unresolved []Ref) {
 	m.noteDecided(scope)
 	for _, k := range m.keepers() {
-		if scopeOf(k.ref.Kind, k.ref.Namespace) == scope {
+		if m.objects.scopeOf(k.ref.Kind, k.ref.Namespace) == scope {
 			m.wake(k)
 		}
 	}

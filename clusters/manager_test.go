@@ -389,7 +389,7 @@ func TestAdopts(t *testing.T) {
 	stop()
 	first.g.Expect(first.hub.Delete(t.Context(), first.newCluster("gone"))).To(Succeed())
 
-	second := newWorld(t, func(o *clusters.Options) { o.Namespace = first.namespace; o.Timings.Linger = time.Second })
+	second := newWorld(t, func(o *clusters.Options) { o.Namespaces[0] = first.namespace; o.Timings.Linger = time.Second })
 	second.namespace = first.namespace
 	second.manager.Demand(second.clusterName("kept"), "test")
 	second.start()

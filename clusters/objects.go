@@ -68,22 +68,22 @@ type kindState struct {
 
 // objects holds the cluster objects of the management cluster. It does no I/O.
 type objects struct {
-	// namespaces are those whose Secrets are read. They do not change.
-	namespaces []string
+	// scoping does not change.
+	scoping
 
 	mu          sync.Mutex
 	lockedState struct {
 		known map[Ref]clusterObject
-		// kinds have the state of each scope (scopeOf).
+		// kinds have the state of each scope.
 		kinds map[string]kindState
 		// unresolved are the references that were resolved before their kind was read.
 		unresolved map[Ref]struct{}
 	}
 }
 
-// newObjects makes objects without content. The namespaces are those whose Secrets are read.
-func newObjects(namespaces ...string) *objects {
-	o := &objects{namespaces: namespaces}
+// newObjects makes objects without content.
+func newObjects(s scoping) *objects {
+	o := &objects{scoping: s}
 	o.lockedState.known = map[Ref]clusterObject{}
 	o.lockedState.kinds = map[string]kindState{}
 	o.lockedState.unresolved = map[Ref]struct{}{}
@@ -135,7 +135,7 @@ func (o *objects) retain(scope string, exists func(Ref) bool) []Ref {
 	defer o.mu.Unlock()
 	var refs []Ref
 	for ref := range o.lockedState.known {
-		if scopeOf(ref.Kind, ref.Namespace) == scope && !exists(ref) {
+		if o.scopeOf(ref.Kind, ref.Namespace) == scope && !exists(ref) {
 			delete(o.lockedState.known, ref)
 			refs = append(refs, o.concernedLocked(ref)...)
 		}
@@ -185,34 +185,17 @@ func (o *objects) findLocked(ref Ref) (clusterObject, presence) {
 	if object, ok := o.lockedState.known[ref]; ok {
 		return object, presencePresent
 	}
-	if state := o.lockedState.kinds[scopeOf(ref.Kind, ref.Namespace)]; state.synced || state.absent || !o.reads(ref) {
+	if state := o.lockedState.kinds[o.scopeOf(ref.Kind, ref.Namespace)]; state.synced || state.absent || !o.reads(ref.Kind, ref.Namespace) {
 		return clusterObject{}, presenceAbsent
 	}
 	return clusterObject{}, presenceUnknown
-}
-
-// reads returns whether the objects are read to which a reference belongs.
-func (o *objects) reads(ref Ref) bool {
-	return !clusterKinds[ref.Kind].perNamespace || slices.Contains(o.namespaces, ref.Namespace)
-}
-
-// scopes returns those of a kind in a namespace or (pipelinesv1.AllNamespaces) in all.
-func (o *objects) scopes(kind, namespace string) []string {
-	if clusterKinds[kind].perNamespace && namespace == pipelinesv1.AllNamespaces {
-		all := make([]string, 0, len(o.namespaces))
-		for _, each := range o.namespaces {
-			all = append(all, scopeOf(kind, each))
-		}
-		return all
-	}
-	return []string{scopeOf(kind, namespace)}
 }
 
 // problem returns why the scope of a reference cannot be read; "" while no attempt has failed.
 func (o *objects) problem(ref Ref) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	scope := scopeOf(ref.Kind, ref.Namespace)
+	scope := o.scopeOf(ref.Kind, ref.Namespace)
 	if o.lockedState.kinds[scope].problem == "" {
 		return ""
 	}
@@ -229,7 +212,7 @@ func (o *objects) describeLocked(scope string) string {
 	if problem != "" {
 		message += ": " + problem
 	}
-	if problem != "" && namespace != "" {
+	if problem != "" && clusterKinds[kind].perNamespace {
 		message += "; " + grantSecrets(namespace)
 	}
 	return message
@@ -268,7 +251,7 @@ func (o *objects) list(include func(scope string) bool) ([]Object, []string) {
 	defer o.mu.Unlock()
 	all := make([]Object, 0, len(o.lockedState.known))
 	for ref, object := range o.lockedState.known {
-		if include(scopeOf(ref.Kind, ref.Namespace)) {
+		if include(o.scopeOf(ref.Kind, ref.Namespace)) {
 			all = append(all, Object{Ref: ref, Of: object.alias(ref), Labels: object.Labels, Created: object.Created, Deleting: object.Deleting})
 		}
 	}
@@ -303,12 +286,12 @@ func (o *objects) resolveOneLocked(ref, origin Ref) (clusterObject, error) {
 	switch found {
 	case presenceUnknown:
 		o.lockedState.unresolved[origin] = struct{}{}
-		return object, failure(ErrNotSynced, "%s", o.describeLocked(scopeOf(ref.Kind, ref.Namespace)))
+		return object, failure(ErrNotSynced, "%s", o.describeLocked(o.scopeOf(ref.Kind, ref.Namespace)))
 	case presenceAbsent:
-		if !o.reads(ref) {
-			return object, failure(ErrNotFound, "%s", notRead(ref.String(), ref.Namespace))
+		if !o.reads(ref.Kind, ref.Namespace) {
+			return object, failure(ErrNotFound, "%s", notRead(ref.String(), ref.Kind, ref.Namespace))
 		}
-		if o.lockedState.kinds[scopeOf(ref.Kind, ref.Namespace)].absent {
+		if o.lockedState.kinds[o.scopeOf(ref.Kind, ref.Namespace)].absent {
 			return object, failure(ErrNotFound, "%s%s does not exist: its CustomResourceDefinition is not installed in the management cluster", ref, via)
 		}
 		return object, failure(ErrNotFound, "%s%s %s: %s", ref, via, kind.absent, kind.remedy)
@@ -325,8 +308,8 @@ func (o *objects) resolveOneLocked(ref, origin Ref) (clusterObject, error) {
 func (o *objects) selected(kind, namespace string, selector labels.Selector) ([]Ref, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.reads(Ref{Kind: kind, Namespace: namespace}) && namespace != pipelinesv1.AllNamespaces {
-		return nil, failure(ErrNotFound, "%s", notRead("a "+kind, namespace))
+	if !o.reads(kind, namespace) && namespace != pipelinesv1.AllNamespaces {
+		return nil, failure(ErrNotFound, "%s", notRead("a "+kind, kind, namespace))
 	}
 	for _, scope := range o.scopes(kind, namespace) {
 		if state := o.lockedState.kinds[scope]; !state.synced && !state.absent {

@@ -40,7 +40,7 @@ func TestResolve(t *testing.T) {
 	capi := func(name string) Ref { return Ref{"Cluster", "ns", name} }
 	gitops := func(name string) Ref { return Ref{"GitopsCluster", "ns", name} }
 	labelled := func(name string) Ref { return Ref{"Secret", "ns", name} }
-	o := newObjects("ns", "unread")
+	o := newObjects(scoping{secrets: []string{"ns", "unread"}})
 	o.setKind("Secret/ns", kindState{synced: true})
 	o.put(labelled("prod"), clusterObject{UID: "3"})
 	o.setKind("Cluster", kindState{synced: true})
@@ -95,7 +95,7 @@ func TestResolve(t *testing.T) {
 func TestList(t *testing.T) {
 	g := NewWithT(t)
 	capi, gitops := func(name string) Ref { return Ref{"Cluster", "ns", name} }, func(name string) Ref { return Ref{"GitopsCluster", "ns", name} }
-	o := newObjects()
+	o := newObjects(scoping{})
 	o.put(capi("going"), clusterObject{Created: time.Unix(1, 0), Deleting: true, Labels: map[string]string{"a": "b"}})
 	o.put(gitops("dangling"), clusterObject{CAPIRef: "nowhere", Unready: true})
 	o.put(gitops("both"), clusterObject{SecretRef: "kc", CAPIRef: "prod"})
@@ -120,7 +120,7 @@ func TestList(t *testing.T) {
 func TestConcerned(t *testing.T) {
 	g := NewWithT(t)
 	cluster, points, other := Ref{"Cluster", "ns", "prod"}, Ref{"GitopsCluster", "ns", "g"}, Ref{"GitopsCluster", "other", "g"}
-	o := newObjects()
+	o := newObjects(scoping{})
 	_, err := o.resolve(points)
 	g.Expect(err).To(MatchError(ErrNotSynced))
 	unresolved, changed := o.setKind("GitopsCluster", kindState{synced: true})
@@ -145,7 +145,7 @@ func TestConcerned(t *testing.T) {
 func TestAskedTooEarly(t *testing.T) {
 	g := NewWithT(t)
 	gitops := Ref{"GitopsCluster", "ns", "nowhere"}
-	o := newObjects()
+	o := newObjects(scoping{})
 	o.setKind("Cluster", kindState{synced: true})
 	_, err := o.resolve(gitops)
 	g.Expect(err).To(MatchError(ErrNotSynced))
@@ -189,7 +189,7 @@ func TestReduceObject(t *testing.T) {
 // when they are; what is known is kept when they cannot be read any more.
 func TestSelected(t *testing.T) {
 	g := NewWithT(t)
-	o := newObjects()
+	o := newObjects(scoping{})
 	prod := labels.SelectorFromSet(labels.Set{"tier": "prod"})
 	names := func(namespace string) []string {
 		t.Helper()

@@ -28,9 +28,10 @@ const SelfManagedLabel = "capstan.dev/self-managed"
 // cluster serves their kind. The kind need not be installed.
 type objectWatch struct {
 	kind clusterKind
-	// scope is that of all objects that it reads (scopeOf).
+	// scope is that of all objects that it reads. alone: its kind has no other scope.
 	scope     string
 	namespace string
+	alone     bool
 	// mapping reads the served version from the management cluster.
 	mapping  func(schema.GroupKind) (*meta.RESTMapping, error)
 	metadata metadata.Interface
@@ -120,7 +121,7 @@ func (w *objectWatch) note(state kindState) {
 func (w *objectWatch) reportProblem(err error) {
 	if w.objects.setProblem(w.scope, err.Error()) {
 		w.log.Error(err, "cluster objects cannot be read", "kind", w.kind.String(), "namespace", w.namespace)
-		if w.kind.perNamespace {
+		if !w.alone {
 			w.decided(w.scope, nil) // A right that is missing in one namespace must not delay the other clusters.
 		}
 	}

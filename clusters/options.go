@@ -20,8 +20,8 @@ type Options struct {
 	// Local is the configuration for the management cluster. The Manager reads its objects
 	// with it, and it is the connection with the name "".
 	Local *rest.Config
-	// Namespace restricts reads in the management cluster; empty for all namespaces.
-	Namespace string
+	// Namespaces restrict reads in the management cluster; all if there are none.
+	Namespaces []string
 	// SecretNamespaces are those whose Secrets may name clusters, with pipelinesv1.ClusterSecretLabel. The hub needs list
 	// and watch on Secrets there, for metadata only.
 	SecretNamespaces []string
@@ -167,3 +167,7 @@ func (t Timings) orDefaults() Timings {
 
 // idle is the wait of a goroutine that only works after a wake.
 const idle = time.Hour
+
+func (o *Options) scoping() scoping {
+	return scoping{namespaces: o.Namespaces, secrets: o.SecretNamespaces}
+}

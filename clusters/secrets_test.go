@@ -17,7 +17,7 @@ import (
 )
 
 // withSecrets lets the Secrets of the world's namespace name clusters.
-func withSecrets(o *clusters.Options) { o.SecretNamespaces = []string{o.Namespace} }
+func withSecrets(o *clusters.Options) { o.SecretNamespaces = []string{o.Namespaces[0]} }
 
 // patchLabels sets labels of a Secret by a JSON object.
 func (w *world) patchLabels(name, labels string) {

@@ -51,7 +51,7 @@ type Alone struct{ manager manager.Manager }
 // lease, and Annotator.
 func NewAlone(o Options) (*Alone, error) {
 	o.defaults()
-	mgr, err := newManager(o, AnnotatorLeaseName)
+	mgr, err := newManager(o, AnnotatorLeaseName, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func addAnnotator(s *stack, o Options, name string, notify func(annotator.Report
 	}
 	if o.Annotator.Namespace != "" {
 		if err := local.Add(&publication.Publisher{
-			State: types.State, Client: local.GetClient(), Namespace: o.Annotator.Namespace, Clock: o.Clock, Logger: log.WithName("publication"),
+			State: types.State, Client: local.GetClient(), Namespace: o.Annotator.Namespace, Name: publication.NameOf(o.hubName()), Clock: o.Clock, Logger: log.WithName("publication"),
 		}); err != nil {
 			return fmt.Errorf("wiring the publication of the catalogue: %w", err)
 		}

@@ -98,7 +98,7 @@ func (d Dashboard) options() (*dashboard.OIDC, error) {
 func (d Dashboard) served() bool { return d.BindAddress != "0" && d.BindAddress != "" }
 
 // addDashboard serves the dashboard, on every replica.
-func addDashboard(mgr manager.Manager, s *stack, o Options) error {
+func addDashboard(mgr manager.Manager, s *stack, sharing *sharing, o Options) error {
 	if !o.Dashboard.served() {
 		return nil
 	}
@@ -124,7 +124,7 @@ func addDashboard(mgr manager.Manager, s *stack, o Options) error {
 	}
 	var machines []watchers.Demand
 	for _, kind := range dashboard.MachineKinds() {
-		machines = append(machines, watchers.Demand{Cluster: clusters.LocalName, Kind: kind, Namespace: o.Namespace})
+		machines = append(machines, watchers.InNamespaces(watchers.Demand{Cluster: clusters.LocalName, Kind: kind}, o.Namespaces)...)
 	}
 	s.watchers.SetDemand("dashboard", machines)
 	server, err := dashboard.New(dashboard.Options{
@@ -145,6 +145,7 @@ func addDashboard(mgr manager.Manager, s *stack, o Options) error {
 		Machines:    s.watchers.Reader(clusters.LocalName),
 		Leads:       func() bool { return closed(mgr.Elected()) },
 		Lease:       leaseReader(own, o),
+		Sharing:     sharing.shown(),
 		Client:      own,
 		Config:      o.Config,
 		Registerer:  o.Registerer,
@@ -164,7 +165,7 @@ func leaseReader(from client.Reader, o Options) func(context.Context) (dashboard
 	if err != nil || !o.LeaderElect {
 		return nil
 	}
-	at := client.ObjectKey{Namespace: namespace, Name: LeaseName}
+	at := client.ObjectKey{Namespace: namespace, Name: leaseOf(o.hubName())}
 	return func(ctx context.Context) (dashboard.Lease, error) {
 		var lease coordinationv1.Lease
 		if err := from.Get(ctx, at, &lease); err != nil {
@@ -197,7 +198,7 @@ func parts(o Options) []view.Part {
 	}
 	if o.DryRun {
 		return []view.Part{
-			{Name: "Namespaces", Is: does(o.Namespace == "", "all", "only "+o.Namespace)},
+			{Name: "Namespaces", Is: does(len(o.Namespaces) == 0, "all", "only "+strings.Join(o.Namespaces, ", "))},
 			{Name: "Dry run", Is: "enabled: the hub shows what it would promote, and promotes, annotates, labels and publishes nothing"},
 			{Name: "Metrics", Is: at(o.MetricsBindAddress, "/metrics")},
 			{Name: "Health", Is: at(o.HealthAddress, "/healthz and /readyz")},
@@ -205,7 +206,7 @@ func parts(o Options) []view.Part {
 	}
 	webhooks := o.Eventing.Webhooks
 	return []view.Part{
-		{Name: "Namespaces", Is: does(o.Namespace == "", "all", "only "+o.Namespace)},
+		{Name: "Namespaces", Is: does(len(o.Namespaces) == 0, "all", "only "+strings.Join(o.Namespaces, ", "))},
 		{Name: "Annotations of node groups", Is: does(o.Annotator.AWS != nil, "enabled: capacity of the instance types from EC2", "disabled: there is no AWS configuration")},
 		{Name: "Instances", Is: does(o.AWS != nil, "enabled: state from the queues of EventingBackends of type sqs with the role source", "disabled: there is no AWS configuration")},
 		{Name: "Promotion hook", Is: at(o.Hook.BindAddress, "/promotion and /approval")},

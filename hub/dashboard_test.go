@@ -66,7 +66,7 @@ func TestBackendsOnTheDashboard(t *testing.T) {
 	g.Expect(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})).To(Succeed())
 	address, discovery := freeAddress(g), freeAddress(g)
 	startHub(t, hub.Options{
-		Config: cfg, Namespace: ns, Registerer: prometheus.NewRegistry(), Logger: logr.Discard(),
+		Config: cfg, Namespaces: []string{ns}, Registerer: prometheus.NewRegistry(), Logger: logr.Discard(),
 		Eventing:  hub.Eventing{NATSURL: server.URL(), APIBindAddress: discovery, AllowLoopback: true},
 		Dashboard: hub.Dashboard{BindAddress: address, Auth: dashboard.AuthNone, Version: "v1.2.3"},
 	})
@@ -158,7 +158,7 @@ func TestStandbyShowsThatTheLeaseHasExpired(t *testing.T) {
 	})).To(Succeed())
 	address := freeAddress(g)
 	startHub(t, hub.Options{
-		Config: cfg, Namespace: ns, LeaderElect: true, LeaderElectionNamespace: ns, LeaderElectionLease: 10 * time.Minute,
+		Config: cfg, Namespaces: []string{ns}, LeaderElect: true, LeaderElectionNamespace: ns, LeaderElectionLease: 10 * time.Minute,
 		Registerer: prometheus.NewRegistry(), Logger: logr.Discard(),
 		Dashboard: hub.Dashboard{BindAddress: address, Auth: dashboard.AuthNone},
 	})

@@ -25,7 +25,7 @@ func (o *Options) restrict() error {
 	o.Hook.BindAddress, o.Eventing.APIBindAddress = "0", "0"
 	o.Eventing.Webhooks = Webhooks{}
 	log.Info("dry run: the hub shows what it would promote, and promotes nothing",
-		"written", []string{"status.dryRun of Pipelines", "ClusterConnections", "Events", "the lease"},
+		"written", []string{"status.dryRun of Pipelines", "ClusterConnections", "Events", "the leases"},
 		"notStarted", []string{"promotions and their retention", "promotion windows", "the promotion hook", "annotations of node groups", "state of instances", "event backends", "webhooks", "actions on the dashboard"})
 	return nil
 }

@@ -65,7 +65,7 @@ func TestEventingInTheHub(t *testing.T) {
 
 	registry := prometheus.NewRegistry()
 	startHub(t, hub.Options{
-		Config: cfg, Namespace: ns, AWS: loaded, Registerer: registry, Logger: logr.Discard(),
+		Config: cfg, Namespaces: []string{ns}, AWS: loaded, Registerer: registry, Logger: logr.Discard(),
 		Eventing: hub.Eventing{
 			NATSURL: server.URL(), APIBindAddress: address, APIURL: "http://hub.example.com", AllowLoopback: true,
 			SQSSourceNamespaces: []string{ns}, SQSSinkNamespaces: []string{ns},

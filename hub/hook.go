@@ -46,7 +46,7 @@ func addHook(mgr manager.Manager, o Options, waker *pipeline.Waker) error {
 		CertFile:         o.Hook.CertFile,
 		KeyFile:          o.Hook.KeyFile,
 		LegacySignatures: o.Hook.LegacySignatures,
-		Namespace:        o.Namespace,
+		Namespaces:       o.Namespaces,
 		RateLimit:        o.Hook.RateLimit,
 		Client:           own,
 		Cache:            promotions.IndexedReader(mgr.GetCache()),

@@ -34,7 +34,8 @@ import (
 )
 
 const (
-	// LeaseName is the name of the hub's lease.
+	// LeaseName is the name of the hub's lease. With several hubs in a management cluster, "-" and the
+	// name of the hub follow.
 	LeaseName = "capstan-hub"
 
 	// DefaultLease is how long a lease is held without renewal. A spot notice is valid for
@@ -46,8 +47,8 @@ const (
 type Options struct {
 	// Config of the management cluster.
 	Config *rest.Config
-	// Namespace restricts what the hub reads in the management cluster; all if empty.
-	Namespace string
+	// Namespaces restrict what the hub reads in the management cluster; all if there are none.
+	Namespaces []string
 	// MetricsBindAddress, such as ":8080"; "0" or empty for none.
 	MetricsBindAddress string
 	// HealthAddress of /healthz and /readyz; "0" or empty for none.
@@ -167,7 +168,11 @@ func New(o Options) (*Hub, error) {
 	}
 
 	// 1. The manager: one process, one cache of the hub's own objects, one lease.
-	mgr, err := newManager(o, LeaseName)
+	sharing, err := newSharing(o)
+	if err != nil {
+		return nil, err
+	}
+	mgr, err := newManager(o, leaseOf(o.hubName()), sharing)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +194,7 @@ func New(o Options) (*Hub, error) {
 		return nil, err
 	}
 	// 5. The servers: the promotion hook, the dashboard and diagnostics.
-	if err := addServers(mgr, fleet, waker, o); err != nil {
+	if err := addServers(mgr, fleet, waker, sharing, o); err != nil {
 		return nil, err
 	}
 	return &Hub{manager: mgr, pulls: pulls, Clusters: fleet.connections, Index: fleet.index}, nil
@@ -215,11 +220,11 @@ func addReconcilers(mgr manager.Manager, s *stack, events *eventing, waker *pipe
 	return addPromotions(mgr, s, waker, o)
 }
 
-func addServers(mgr manager.Manager, s *stack, waker *pipeline.Waker, o Options) error {
+func addServers(mgr manager.Manager, s *stack, waker *pipeline.Waker, sharing *sharing, o Options) error {
 	if err := addHook(mgr, o, waker); err != nil {
 		return fmt.Errorf("wiring the promotion hook: %w", err)
 	}
-	if err := addDashboard(mgr, s, o); err != nil {
+	if err := addDashboard(mgr, s, sharing, o); err != nil {
 		return fmt.Errorf("wiring the dashboard: %w", err)
 	}
 	if err := addDiagnostics(mgr, s, o); err != nil {
@@ -258,6 +263,9 @@ func (o *Options) defaults() {
 		o.Clock = clock.RealClock{}
 	}
 	o.Eventing.Name = cmp.Or(o.Eventing.Name, DefaultName)
+	if o.hubName() != DefaultName {
+		o.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"hub": o.hubName()}, o.Registerer)
+	}
 	o.Eventing.Webhooks.Validation = cmp.Or(o.Eventing.Webhooks.Validation, admission.Warn)
 	o.Eventing.Webhooks.Defaulting = cmp.Or(o.Eventing.Webhooks.Defaulting, admission.Required)
 	for _, address := range []*string{&o.MetricsBindAddress, &o.HealthAddress, &o.Hook.BindAddress, &o.Eventing.APIBindAddress, &o.Dashboard.BindAddress} {

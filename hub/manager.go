@@ -40,8 +40,9 @@ const (
 	qpsForEachCPU, burstFactor = 500, 2
 )
 
-// newManager makes a manager with the lease and the health checks.
-func newManager(o Options, lease string) (manager.Manager, error) {
+// newManager makes a manager with the lease and the health checks. sharing is nil for a
+// hub that does not share the management cluster.
+func newManager(o Options, lease string, sharing *sharing) (manager.Manager, error) {
 	cfg := rest.CopyConfig(o.Config)
 	// One for all kinds: else each kind has a limiter of its own.
 	cfg.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(float32(o.KubeAPIQPS), burstFactor*o.KubeAPIQPS)
@@ -74,10 +75,14 @@ func newManager(o Options, lease string) (manager.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	if lock != nil {
+	switch {
+	case lock == nil:
+	case sharing != nil:
+		options.LeaderElectionResourceLockInterface = sharing.claiming(lock)
+	default:
 		options.LeaderElectionResourceLockInterface = lock
 	}
-	if options.Cache, err = cacheOptions(cfg, o.Namespace); err != nil {
+	if options.Cache, err = cacheOptions(cfg, o.Namespaces); err != nil {
 		return nil, err
 	}
 	mgr, err := ctrl.NewManager(cfg, options)
@@ -86,6 +91,9 @@ func newManager(o Options, lease string) (manager.Manager, error) {
 	}
 	if lock != nil { // Events say who leads. client-go's leader election has only the former recorder.
 		lock.LockConfig.EventRecorder = mgr.GetEventRecorderFor(lock.LockConfig.Identity) //nolint:staticcheck // See above.
+	}
+	if sharing != nil {
+		sharing.recorder = eventnote.Bounded(mgr.GetEventRecorder(reporter))
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return nil, err
@@ -104,9 +112,9 @@ func (m boundedNotes) GetEventRecorder(name string) recorder.EventRecorder {
 	return eventnote.Bounded(m.Manager.GetEventRecorder(name))
 }
 
-// cacheOptions returns what the cache keeps of the management cluster's objects, in one
-// namespace or in all.
-func cacheOptions(cfg *rest.Config, namespace string) (cache.Options, error) {
+// cacheOptions returns what the cache keeps of the management cluster's objects, in some
+// namespaces or in all.
+func cacheOptions(cfg *rest.Config, namespaces []string) (cache.Options, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.APIPath, cfg.GroupVersion, cfg.NegotiatedSerializer = "/apis", &capstanv1.GroupVersion, scheme.Codecs.WithoutConversion()
 	promotionClient, err := rest.RESTClientFor(cfg)
@@ -130,11 +138,14 @@ func cacheOptions(cfg *rest.Config, namespace string) (cache.Options, error) {
 			}
 			return others(o)
 		},
-		NewInformer: strip.Informer(promotions.Lister(promotionClient, namespace)),
+		NewInformer: strip.Informer(promotions.Lister(promotionClient, namespaces)),
 		ByObject:    dashboard.CacheOptions(reporter),
 	}
-	if namespace != "" {
-		options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+	if len(namespaces) > 0 {
+		options.DefaultNamespaces = map[string]cache.Config{}
+	}
+	for _, namespace := range namespaces {
+		options.DefaultNamespaces[namespace] = cache.Config{}
 	}
 	return options, nil
 }

@@ -46,9 +46,9 @@ type stackOptions struct {
 // when it returns, and the manager starts them later.
 func newStack(mgr manager.Manager, o Options, s stackOptions) (*stack, error) {
 	connect := clusters.Options{
-		Local:     mgr.GetConfig(),
-		Namespace: o.Namespace,
-		LocalOnly: s.managementOnly,
+		Local:      mgr.GetConfig(),
+		Namespaces: o.Namespaces,
+		LocalOnly:  s.managementOnly,
 
 		SecretNamespaces: o.ClusterSecretNamespaces,
 		ReadOnly:         o.DryRun,
@@ -73,7 +73,7 @@ func newStack(mgr manager.Manager, o Options, s stackOptions) (*stack, error) {
 		Kinds:           kinds(s.readings),
 		Wake:            s.wake,
 		SourcesIn:       connections.SelfManaged,
-		SourceNamespace: o.Namespace,
+		Namespaces:      o.Namespaces,
 		EveryReplica:    !s.managementOnly,
 		MaxLocalObjects: o.ManagementMaxObjects,
 		Lists:           o.ClusterLists,

@@ -114,7 +114,7 @@ func newWorldThrough(t *testing.T, proxy *egress.Proxy, edit func(*watchers.Opti
 	log := testr.NewWithOptions(t, testr.Options{Verbosity: 0})
 	var err error
 	w.manager, err = clusters.New(clusters.Options{
-		Local: home.Get(t).Config(), Namespace: w.namespace, AllowLoopback: true, Proxy: proxy, Timings: briskClusters, Logger: logr.Discard(),
+		Local: home.Get(t).Config(), Namespaces: []string{w.namespace}, AllowLoopback: true, Proxy: proxy, Timings: briskClusters, Logger: logr.Discard(),
 	})
 	w.g.Expect(err).NotTo(HaveOccurred())
 	o := watchers.Options{

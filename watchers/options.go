@@ -29,6 +29,19 @@ type Demand struct {
 	Namespace, Name string
 }
 
+// InNamespaces returns a demand for each of some namespaces, or the demand itself if there are none.
+func InNamespaces(d Demand, namespaces []string) []Demand {
+	if len(namespaces) == 0 {
+		return []Demand{d}
+	}
+	demands := make([]Demand, 0, len(namespaces))
+	for _, namespace := range namespaces {
+		d.Namespace = namespace
+		demands = append(demands, d)
+	}
+	return demands
+}
+
 // Kind defines how a kind is read.
 type Kind struct {
 	GroupKind schema.GroupKind
@@ -73,9 +86,9 @@ type Options struct {
 	// engaged; always, if nil. It is called again when the Listener's ReferenceChanged is
 	// called. It must not block.
 	SourcesIn func(multicluster.ClusterName) bool
-	// SourceNamespace restricts what Sources demand of the management cluster, whose kinds are
-	// then listed by namespace; all namespaces if empty.
-	SourceNamespace string
+	// Namespaces restrict what Sources demand of the management cluster, whose kinds are then
+	// listed by namespace; all if there are none.
+	Namespaces []string
 	// EveryReplica runs the Watcher without leader election. It watches what is demanded; on
 	// a replica that does not lead, this is only the management cluster.
 	EveryReplica bool

@@ -138,11 +138,11 @@ func (r *run) plan() error {
 }
 
 // mayList returns what the credentials allow to list. It requests one object of the whole
-// cluster, but not of a management cluster of which the hub serves one namespace: the objects
+// cluster, but not of a management cluster of which the hub serves some namespaces: the objects
 // of the others would take memory, and count for Options.MaxLocalObjects.
 func (r *run) mayList(ctx context.Context) (scopes, error) {
 	byNamespace := r.calls.resource.namespaced && !r.subject.wants("", "")
-	if byNamespace && r.subject.isLocal() && r.subject.shared.options.SourceNamespace != "" {
+	if byNamespace && r.subject.isLocal() && len(r.subject.shared.options.Namespaces) > 0 {
 		return scopeNamespaces, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.subject.shared.options.Timings.Call)

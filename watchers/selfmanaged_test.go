@@ -53,7 +53,7 @@ func newMachineDeployment(name string) *unstructured.Unstructured {
 // The source of controllers that act in self-managed clusters: a cluster without the kind's
 // CRD delays no other, and delivers when the CRD is installed. multicluster-runtime's own
 // source would wait for it under the controller's lock. Only clusters for which SourcesIn is
-// true are read, and in the management cluster only SourceNamespace.
+// true are read, and in the management cluster only Options.Namespaces.
 func TestSourceDoesNotWaitForAClusterWithoutTheKind(t *testing.T) {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(patience)
@@ -84,11 +84,11 @@ func TestSourceDoesNotWaitForAClusterWithoutTheKind(t *testing.T) {
 
 	mgr, err := ctrl.NewManager(home.Get(t).Config(), ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
 	g.Expect(err).NotTo(HaveOccurred())
-	connections, err := clusters.New(clusters.Options{Local: home.Get(t).Config(), Namespace: namespace, AllowLoopback: true})
+	connections, err := clusters.New(clusters.Options{Local: home.Get(t).Config(), Namespaces: []string{namespace}, AllowLoopback: true})
 	g.Expect(err).NotTo(HaveOccurred())
 	watcher := watchers.New(watchers.Options{
 		Clusters: connections, Index: index.New(), Kinds: kinds, Wake: (&wakes{}).add,
-		SourcesIn: connections.SelfManaged, SourceNamespace: namespace,
+		SourcesIn: connections.SelfManaged, Namespaces: []string{namespace},
 		Timings: watchers.Timings{Check: 50 * time.Millisecond, Retry: 300 * time.Millisecond, Linger: 300 * time.Millisecond},
 	})
 	connections.AddListener(watcher)

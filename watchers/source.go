@@ -111,11 +111,11 @@ func (w *Watcher) attach(s *subscription) {
 	if s.left != nil {
 		return
 	}
-	want := Demand{Cluster: s.cluster, Kind: s.kind}
+	demands := []Demand{{Cluster: s.cluster, Kind: s.kind}}
 	if s.cluster == clusters.LocalName && !w.shared.options.Kinds(s.kind).ClusterScoped {
-		want.Namespace = w.shared.options.SourceNamespace
+		demands = InNamespaces(demands[0], w.shared.options.Namespaces)
 	}
-	w.SetDemand(s.owner, []Demand{want})
+	w.SetDemand(s.owner, demands)
 	for _, i := range w.subscribed(s) {
 		i.each(func(o client.Object) bool {
 			s.notify(nil, o, true)

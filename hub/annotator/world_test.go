@@ -104,7 +104,7 @@ func (w *world) start() (stop func()) {
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	w.g.Expect(err).NotTo(HaveOccurred())
-	o := clusters.Options{Local: w.config, Namespace: w.namespace, LocalOnly: true, AllowLoopback: true, Logger: w.logger.WithName("clusters"), Timings: clusters.Timings{
+	o := clusters.Options{Local: w.config, Namespaces: []string{w.namespace}, LocalOnly: true, AllowLoopback: true, Logger: w.logger.WithName("clusters"), Timings: clusters.Timings{
 		ProbeInterval: time.Second, ProbeTimeout: time.Second, ProbeRetry: 200 * time.Millisecond, Silence: time.Second,
 		UnreachableRetry: 200 * time.Millisecond, KindRetry: 200 * time.Millisecond, Linger: 500 * time.Millisecond, ReleaseSpread: 20 * time.Millisecond,
 	}}
@@ -114,7 +114,7 @@ func (w *world) start() (stop func()) {
 	connections, err := clusters.New(o)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	watching := watchers.New(watchers.Options{
-		Clusters: connections, Index: index.New(), SourceNamespace: w.namespace, SourcesIn: connections.SelfManaged, Logger: w.logger.WithName("watchers"),
+		Clusters: connections, Index: index.New(), Namespaces: []string{w.namespace}, SourcesIn: connections.SelfManaged, Logger: w.logger.WithName("watchers"),
 		Kinds: func(gk schema.GroupKind) watchers.Kind {
 			k, ours := annotator.Kind(gk)
 			w.g.Expect(ours).To(BeTrue())

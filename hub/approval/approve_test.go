@@ -305,7 +305,7 @@ func TestAnotherNamespace(t *testing.T) {
 	w := newWorld(t)
 	w.pipeline("elsewhere")
 	w.Expect(w.approve(w.serve(), "elsewhere", "1.1.0").Code).To(Equal(422))
-	w.options.Namespace = "team"
+	w.options.Namespaces = []string{"team"}
 	w.Expect(w.approve(w.serve(), "elsewhere", "1.1.0").Code).To(Equal(404))
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -65,7 +66,7 @@ func (s *Server) serve(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		return "", busy()
 	}
 	unknown := refuse(http.StatusNotFound, reasonNoPipeline, "Pipeline %s/%s does not exist", target.namespace, target.pipeline)
-	if s.Namespace != "" && target.namespace != s.Namespace {
+	if len(s.Namespaces) > 0 && !slices.Contains(s.Namespaces, target.namespace) {
 		return "", unknown // It may belong to another hub.
 	}
 	p := &pipelinesv1.Pipeline{}

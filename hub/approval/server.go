@@ -51,8 +51,8 @@ type Options struct {
 	CertFile, KeyFile string
 	// LegacySignatures also accepts weave's signatures.
 	LegacySignatures bool
-	// Namespace restricts calls to the Pipelines of one namespace; all when empty.
-	Namespace string
+	// Namespaces restrict calls to their Pipelines; all when there are none.
+	Namespaces []string
 	// RateLimit is how many calls a client may make in 30 s; DefaultRateLimit when 0.
 	RateLimit int
 	// Client reads from and writes to the API server, with its own rate limit.

@@ -45,6 +45,8 @@ type source struct {
 	clock   clock.WithTicker
 	// lease reads the lease of the leader; nil if that is not possible.
 	lease func(context.Context) (Lease, error)
+	// sharing is nil for a hub that does not share the management cluster.
+	sharing *Sharing
 	// machines reads the machines of the management cluster; nil when they are not shown.
 	machines client.Reader
 	// retention of finished Promotions.
@@ -70,6 +72,7 @@ type source struct {
 	lockedMachines   machines
 	lockedMachinesAt time.Time
 	lockedLeader     leaseReading
+	lockedHubs       []view.Hub
 }
 
 // kinds whose objects are shown.
@@ -160,6 +163,9 @@ func (s *source) facts(ctx context.Context) (*view.Facts, error) {
 	}
 	if !facts.Leads {
 		facts.LeaderSeen, facts.Leaderless = s.lockedLeader.at, s.lockedLeader.expired(now)
+	}
+	if s.sharing != nil {
+		facts.Hub, facts.Conflict, facts.OtherHubs = s.sharing.Name, s.sharing.Conflict(), s.lockedHubs
 	}
 	s.lockedFacts = &facts
 	return s.lockedFacts, nil

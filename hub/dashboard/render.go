@@ -195,6 +195,9 @@ type shell struct {
 	// Leaderless is set on a standby while no replica leads; the leader was LeaderSeen then.
 	Leaderless bool
 	LeaderSeen time.Time
+	// Hub, Conflict and OtherHubs are as in view.Facts.
+	Hub, Conflict string
+	OtherHubs     []view.Hub
 	// Live is the address whose changes are streamed; empty for a page without changes.
 	// Version is that of the shown page.
 	Live, Version string

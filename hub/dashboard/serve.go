@@ -267,6 +267,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, code int, v viewe
 	page.Now, page.Retry = s.Clock.Now(), code == http.StatusServiceUnavailable && !page.SignIn
 	if v.facts != nil {
 		page.Standby, page.Connects, page.Leaderless, page.LeaderSeen = !v.facts.Leads, v.facts.Connects, v.facts.Leaderless, v.facts.LeaderSeen
+		page.Hub, page.Conflict, page.OtherHubs = v.facts.Hub, v.facts.Conflict, v.facts.OtherHubs
 	}
 	if v.user.Username != "" {
 		page.User, page.CSRF = v.user.Username, s.sessions.csrfToken(v.session)

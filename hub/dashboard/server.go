@@ -104,6 +104,8 @@ type Options struct {
 	// Lease reads the lease of the leader, from the API server; it is called only on a standby.
 	// When nil, a standby does not notice that no replica leads.
 	Lease func(context.Context) (Lease, error)
+	// Sharing is set for a hub that shares the management cluster with others.
+	Sharing *Sharing
 	// Client creates TokenReviews and SubjectAccessReviews; it has its own rate limit.
 	Client client.Client
 	// Config of the management cluster. Only its address and CA are used: approvals are
@@ -183,7 +185,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		Options: o, metrics: m, renderer: renderer, assets: assets, board: newBoard(renderer), sessions: sessions,
-		source:   &source{cache: o.Cache, live: o.Live, warm: o.Warm, objects: o.Objects, leads: o.Leads, lease: o.Lease, clock: o.Clock, history: newHistory(o.Clock), machines: o.Machines, retention: o.Retention, touched: make(chan struct{}, 1), lockedEvents: map[types.UID]*eventsv1.Event{}},
+		source:   &source{cache: o.Cache, live: o.Live, warm: o.Warm, objects: o.Objects, leads: o.Leads, lease: o.Lease, sharing: o.Sharing, clock: o.Clock, history: newHistory(o.Clock), machines: o.Machines, retention: o.Retention, touched: make(chan struct{}, 1), lockedEvents: map[types.UID]*eventsv1.Event{}},
 		reviewer: newReviewer(o.Client, o.Clock), access: newAccess(o.Client, o.Clock, o.DryRun),
 		limiter: newSignInLimiter(), streams: newStreamSlots(), slots: make(chan struct{}, maxRequests),
 	}
@@ -215,7 +217,7 @@ func (s *Server) Start(ctx context.Context) error {
 		HTTP2:       true, // The streams of many tabs share a connection.
 		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		MaxConnections: maxConnections, MaxHeader: maxHeader, Logger: s.Logger.WithValues("auth", s.Auth),
-	}.Run(ctx, s.source.watch, s.source.followLease, s.pulse)
+	}.Run(ctx, s.source.watch, s.source.followLease, s.source.followHubs, s.pulse)
 }
 
 // pulse updates the topics that have viewers when something changed. Without topics it releases

@@ -294,6 +294,31 @@ func TestPageThatGoes(t *testing.T) {
 	w.Expect(b.get(path)).To(And(HaveField("Code", http.StatusNotFound), HaveField("Body", Not(ContainSubstring("data-live")))))
 }
 
+// A hub that shares the management cluster links the dashboards of the others, and says that it does not act while one of
+// them serves a namespace of it.
+func TestSharing(t *testing.T) {
+	t.Parallel()
+	var conflict atomic.Pointer[string]
+	conflict.Store(new(string))
+	w := newWorld(t, func(o *Options) {
+		o.Auth = AuthNone
+		o.Sharing = &Sharing{
+			Name: "east", Conflict: func() string { return *conflict.Load() },
+			Others: func(context.Context) ([]view.Hub, error) {
+				return []view.Hub{{Name: "north", Dashboard: "javascript:alert(1)"}, {Name: "west", Dashboard: "https://west.example.org"}, {Name: "south"}}, nil
+			},
+		}
+	})
+	w.serve()
+	b := w.browser()
+	w.Eventually(func() string { return b.get("/").Body }, patience).Should(And(
+		ContainSubstring("Hub <b>east</b>. Other hubs of this management cluster: "), ContainSubstring(`<a href="https://west.example.org">west</a>, south.`),
+		Not(ContainSubstring("javascript:alert")), Not(ContainSubstring("does not act"))))
+	why := "namespace team-a is served by hub west"
+	conflict.Store(&why)
+	w.Eventually(func() string { w.clock.step(factsFor); return b.get("/").Body }, patience).Should(ContainSubstring("<b>Hub east does not act</b>: " + why))
+}
+
 // Standby and leader show the same objects; only the leader shows last contacts.
 func TestStandby(t *testing.T) {
 	t.Parallel()

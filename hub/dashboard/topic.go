@@ -87,7 +87,7 @@ func (t *topic) refreshLocked(f *view.Facts) error {
 	if err != nil {
 		return err
 	}
-	another := there != wasThere || first || t.lockedFacts.Leads != f.Leads || t.lockedFacts.Leaderless != f.Leaderless || old.Template != page.Template || !reflect.DeepEqual(old.Frame, page.Frame)
+	another := there != wasThere || first || t.lockedFacts.Leads != f.Leads || t.lockedFacts.Leaderless != f.Leaderless || t.lockedFacts.Conflict != f.Conflict || old.Template != page.Template || !reflect.DeepEqual(old.Frame, page.Frame)
 	t.lockedFacts, t.lockedPage, t.lockedThere, t.lockedHTML = f, page, there, html
 	if another {
 		// No patch leads from the old page to this one: viewers must fetch it.

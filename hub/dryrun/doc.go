@@ -8,7 +8,7 @@
 //
 // # Contract
 //
-// Gate lets every read pass, and these writes: status.dryRun of Pipelines, ClusterConnections, Events, the lease of the hub,
+// Gate lets every read pass, and these writes: status.dryRun of Pipelines, ClusterConnections, Events, the leases of the hub,
 // and reviews of tokens and of access, which store nothing. Every other request fails with a *RefusedError, which
 // is logged and counted: it is a fault of the hub, because parts that write are not started in dry run.
 //

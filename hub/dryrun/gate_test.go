@@ -53,6 +53,7 @@ func TestAGateSendsReadsAndAllowedWritesOnly(t *testing.T) {
 		{method: "POST", path: "/apis/events.k8s.io/v1/namespaces/apps/events", sent: true},
 		{method: "POST", path: "/api/v1/namespaces/apps/events", sent: true},
 		{method: "PUT", path: "/apis/coordination.k8s.io/v1/namespaces/capstan-system/leases/capstan-hub", sent: true},
+		{method: "DELETE", path: "/apis/coordination.k8s.io/v1/namespaces/capstan-system/leases/capstan-namespace-team-a", sent: true},
 		{method: "POST", path: "/apis/authentication.k8s.io/v1/tokenreviews", sent: true},
 		{method: "POST", path: "/apis/authorization.k8s.io/v1/subjectaccessreviews", sent: true},
 		{method: "POST", path: "/apis/events.k8s.io/v1/namespaces/apps%2Fx/events"},

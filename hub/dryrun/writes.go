@@ -29,7 +29,7 @@ var writes = map[write][]string{
 	{resource: schema.GroupResource{Group: "capstan.dev", Resource: "clusterconnections"}, subresource: "status"}: {http.MethodPatch},
 	{resource: schema.GroupResource{Group: "events.k8s.io", Resource: "events"}}:                                  {http.MethodPost, http.MethodPatch},
 	{resource: schema.GroupResource{Resource: "events"}}:                                                          {http.MethodPost, http.MethodPatch},
-	{resource: schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}}:                            {http.MethodPost, http.MethodPut},
+	{resource: schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}}:                            {http.MethodPost, http.MethodPut, http.MethodDelete},
 	{resource: schema.GroupResource{Group: "authentication.k8s.io", Resource: "tokenreviews"}}:                    {http.MethodPost},
 	{resource: schema.GroupResource{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}}:             {http.MethodPost},
 }

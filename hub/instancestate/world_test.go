@@ -231,12 +231,12 @@ func (w *world) watchers(mgr manager.Manager) (mcmanager.Manager, *watchers.Watc
 		w.g.Expect(ours).To(BeTrue())
 		return k
 	}
-	namespace := w.namespace
+	namespaces := []string{w.namespace}
 	if w.wide {
-		namespace = ""
+		namespaces = nil
 	}
 	connections, err := clusters.New(clusters.Options{
-		Local: w.config, Namespace: namespace, LocalOnly: !w.pivoted, Elected: mgr.Elected(), AllowLoopback: true, Logger: w.logger.WithName("clusters"),
+		Local: w.config, Namespaces: namespaces, LocalOnly: !w.pivoted, Elected: mgr.Elected(), AllowLoopback: true, Logger: w.logger.WithName("clusters"),
 		Timings: clusters.Timings{
 			ProbeInterval: time.Second, ProbeTimeout: time.Second, ProbeRetry: 200 * time.Millisecond, Silence: time.Second,
 			UnreachableRetry: 200 * time.Millisecond, KindRetry: 200 * time.Millisecond, Linger: 500 * time.Millisecond, ReleaseSpread: 20 * time.Millisecond,
@@ -244,7 +244,7 @@ func (w *world) watchers(mgr manager.Manager) (mcmanager.Manager, *watchers.Watc
 	})
 	w.g.Expect(err).NotTo(HaveOccurred())
 	watching := watchers.New(watchers.Options{
-		Clusters: connections, Index: index.New(), SourceNamespace: namespace, SourcesIn: connections.SelfManaged, EveryReplica: true, MaxLocalObjects: w.maxLocalObjects, Kinds: kinds, Logger: w.logger.WithName("watchers"),
+		Clusters: connections, Index: index.New(), Namespaces: namespaces, SourcesIn: connections.SelfManaged, EveryReplica: true, MaxLocalObjects: w.maxLocalObjects, Kinds: kinds, Logger: w.logger.WithName("watchers"),
 		Timings: watchers.Timings{Check: 50 * time.Millisecond, Retry: 300 * time.Millisecond, RetryMax: time.Second, TransientRetry: 100 * time.Millisecond, Linger: 500 * time.Millisecond},
 	})
 	connections.AddListener(watching)

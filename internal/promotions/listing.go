@@ -1,6 +1,7 @@
 package promotions
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -39,22 +40,59 @@ const (
 // ListFunc requests a list of Promotions and returns the body of the answer, as JSON.
 type ListFunc func(context.Context, metav1.ListOptions) (io.ReadCloser, error)
 
-// Lister returns a ListFunc for a namespace, or for all of them if it is empty. The client is one
-// of the API group's version.
-func Lister(c rest.Interface, namespace string) ListFunc {
+// Lister returns the ListFunc of each source that a cache passes to Stripper.Informer. The cache reads the
+// given namespaces, or all of them if there are none. The client is one of the API group's version.
+func Lister(c rest.Interface, namespaces []string) func(toolscache.ListerWatcher) ListFunc {
+	in := func(namespace string) ListFunc {
+		return func(ctx context.Context, options metav1.ListOptions) (io.ReadCloser, error) {
+			return c.Get().NamespaceIfScoped(namespace, namespace != metav1.NamespaceAll).Resource("promotions").
+				VersionedParams(&options, metav1.ParameterCodec).SetHeader("Accept", runtime.ContentTypeJSON).Stream(ctx)
+		}
+	}
+	switch len(namespaces) {
+	case 0:
+		return func(toolscache.ListerWatcher) ListFunc { return in(metav1.NamespaceAll) }
+	case 1:
+		return func(toolscache.ListerWatcher) ListFunc { return in(namespaces[0]) }
+	}
+	return func(source toolscache.ListerWatcher) ListFunc { return inNamespaceOf(source, in) }
+}
+
+// inNamespaceOf returns the ListFunc for the namespace of a source. A cache makes a source for each of several
+// namespaces, and does not say which one it reads; a Promotion that the source lists does.
+func inNamespaceOf(source toolscache.ListerWatcher, in func(namespace string) ListFunc) ListFunc {
+	lists := toolscache.ToListerWithContext(source)
+	var namespace string // It is written before there is anything to list in several requests at a time.
 	return func(ctx context.Context, options metav1.ListOptions) (io.ReadCloser, error) {
-		return c.Get().NamespaceIfScoped(namespace, namespace != "").Resource("promotions").
-			VersionedParams(&options, metav1.ParameterCodec).SetHeader("Accept", runtime.ContentTypeJSON).Stream(ctx)
+		if namespace == "" {
+			one := options
+			one.Limit = 1
+			answer, err := lists.ListWithContext(ctx, one)
+			if err != nil {
+				return nil, err
+			}
+			list, ok := answer.(*capstanv1.PromotionList)
+			if !ok {
+				return nil, fmt.Errorf("listing Promotions: %T in place of a list of them", answer)
+			}
+			if len(list.Items) == 0 {
+				body, err := json.Marshal(list)
+				return io.NopCloser(bytes.NewReader(body)), err
+			}
+			namespace = list.Items[0].Namespace
+		}
+		return in(namespace)(ctx, options)
 	}
 }
 
 // Informer returns a constructor of informers for a cache (cache.Options.NewInformer). One of
-// Promotions lists them by the function, in large pages, and strips each Promotion as it is
+// Promotions lists them by the ListFunc of its source, in large pages, and strips each Promotion as it is
 // read. A streamed list (WATCH-LIST) has an event for each Promotion, which is decoded several
 // times; client-go's own list keeps a whole response and all its Promotions in memory.
-func (s *Stripper) Informer(list ListFunc) func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer {
+func (s *Stripper) Informer(listOf func(toolscache.ListerWatcher) ListFunc) func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer {
 	return func(source toolscache.ListerWatcher, o runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 		if _, ok := o.(*capstanv1.Promotion); ok {
+			list := listOf(source)
 			source = toolscache.ToListWatcherWithWatchListSemantics(&toolscache.ListWatch{
 				ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 					return s.list(ctx, list, options)

@@ -59,6 +59,8 @@ func (a *server) list(_ context.Context, options metav1.ListOptions) (io.ReadClo
 	return io.NopCloser(strings.NewReader(body)), nil
 }
 
+func (a *server) listOf(toolscache.ListerWatcher) ListFunc { return a.list }
+
 // source is the one that a cache passes, whose list is not used.
 func (a *server) source() *toolscache.ListWatch {
 	return &toolscache.ListWatch{
@@ -122,13 +124,49 @@ func many(g Gomega) *server {
 	}, watches: make(chan *watch.FakeWatcher, 1)}
 }
 
+// TestNamespaceOfASource: the Promotions of each of several namespaces are listed from that namespace, in one small
+// request and then as those of one namespace; an empty one is listed by its source alone.
+func TestNamespaceOfASource(t *testing.T) {
+	g := NewWithT(t)
+	var asked []string
+	in := func(namespace string) ListFunc {
+		return func(context.Context, metav1.ListOptions) (io.ReadCloser, error) {
+			asked = append(asked, namespace)
+			return io.NopCloser(strings.NewReader(listOf(g, "", 0, 1))), nil
+		}
+	}
+	var stored capstanv1.PromotionList
+	stored.ResourceVersion = "7"
+	source := &toolscache.ListWatch{ListWithContextFunc: func(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		g.Expect(options.Limit).To(BeEquivalentTo(1))
+		return stored.DeepCopy(), nil
+	}}
+	list := inNamespaceOf(source, in)
+	read := func() (metav1.ListMeta, int) {
+		count := 0
+		meta, err := readPage(t.Context(), list, metav1.ListOptions{Limit: sampleSize}, func(*capstanv1.Promotion) bool { count++; return false })
+		g.Expect(err).NotTo(HaveOccurred())
+		return meta, count
+	}
+	meta, count := read()
+	g.Expect(meta.ResourceVersion).To(Equal("7"))
+	g.Expect(count).To(BeZero())
+	g.Expect(asked).To(BeEmpty())
+
+	stored.Items = []capstanv1.Promotion{{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "p"}}}
+	_, count = read()
+	g.Expect(count).To(Equal(2))
+	_, _ = read()
+	g.Expect(asked).To(Equal([]string{"team-a", "team-a"}))
+}
+
 // An informer has every Promotion of a list that is read in halves of several pages, packed if it is
 // settled, and then what the watch delivers. TestLedger of test/bench lists from an API server.
 func TestPromotionsAreStrippedWhileTheyAreListed(t *testing.T) {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(30 * time.Second) // The machine may be busy.
 	a, s := many(g), NewStripper(clock.RealClock{})
-	informer := s.Informer(a.list)(a.source(), &capstanv1.Promotion{}, 0, toolscache.Indexers{})
+	informer := s.Informer(a.listOf)(a.source(), &capstanv1.Promotion{}, 0, toolscache.Indexers{})
 	g.Expect(informer.SetTransform(func(o any) (any, error) {
 		p, ok := s.Transform(o)
 		g.Expect(ok).To(BeTrue(), "%T", o)
@@ -331,7 +369,7 @@ func TestOtherKindsAreListedAsBefore(t *testing.T) {
 	_, ok := s.Transform(&metav1.PartialObjectMetadata{})
 	g.Expect(ok).To(BeFalse())
 	streamed := make(chan bool, 10)
-	run(t, s.Informer(a.list)(&toolscache.ListWatch{
+	run(t, s.Informer(a.listOf)(&toolscache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			return &metav1.PartialObjectMetadataList{}, nil
 		},

@@ -141,7 +141,7 @@ func TestAlerts(t *testing.T) {
 	events := program(t, plane)
 
 	h, err := hub.New(hub.Options{
-		Config: config, Namespace: w.ns, Registerer: prometheus.NewRegistry(), Logger: logr.Discard(), CloneDir: t.TempDir(),
+		Config: config, Namespaces: []string{w.ns}, Registerer: prometheus.NewRegistry(), Logger: logr.Discard(), CloneDir: t.TempDir(),
 		EventsAddress: events, Eventing: hub.Eventing{APIBindAddress: "0", AllowLoopback: true},
 		Hook: hub.Hook{BindAddress: "0"}, Dashboard: hub.Dashboard{BindAddress: "0", URL: "https://capstan.example.org"},
 	})

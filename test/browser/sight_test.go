@@ -75,7 +75,7 @@ func TestFleetSizes(t *testing.T) {
 	}}
 	b.Expect(world.admin.Create(t.Context(), lease)).To(Succeed())
 	stop, err := launch(hub.Options{
-		Config: world.plane.Config(), Namespace: largeNamespace, LeaderElect: true, LeaderElectionNamespace: largeNamespace, Logger: logr.Discard(),
+		Config: world.plane.Config(), Namespaces: []string{largeNamespace}, LeaderElect: true, LeaderElectionNamespace: largeNamespace, Logger: logr.Discard(),
 		Dashboard: hub.Dashboard{BindAddress: address, Auth: dashboard.AuthNone},
 	})
 	b.Expect(err).NotTo(HaveOccurred())

@@ -17,6 +17,7 @@ import (
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -88,6 +89,9 @@ func describe(t *testing.T) program {
 		h, err := hub.New(hub.Options{
 			Config: plane.Config(), Registerer: registries[i], Logger: logr.Discard(), CloneDir: t.TempDir(),
 			AWS: aws, Annotator: hub.Annotator{AWS: aws},
+			// They share the management cluster: such hubs have all metrics.
+			LeaderElect: true, LeaderElectionNamespace: metav1.NamespaceDefault,
+			Namespaces: []string{fmt.Sprintf("team-%d", i)}, Eventing: hub.Eventing{Name: fmt.Sprintf("hub-%d", i)},
 			// The servers register theirs when they serve.
 			Hook: hub.Hook{BindAddress: anyPort}, Dashboard: hub.Dashboard{BindAddress: anyPort, Auth: dashboard.AuthNone},
 		})
@@ -173,7 +177,7 @@ func read(g Gomega, collector prometheus.Collector, found map[string]metric) {
 func TestMetricsAreCurrent(t *testing.T) {
 	all := described(t)
 	var b strings.Builder
-	b.WriteString("# Metrics\n\nGenerated from the hub's collectors by `make generate`. What ends in `_total` is a counter, what ends in `_seconds` and says\nhow long something took is a histogram, the rest are gauges. On each replica: what only the leader does is at rest on the\nothers. controller-runtime's own (`controller_runtime_*`, `workqueue_*`, `rest_client_*`, `leader_election_master_status`) and\nGo's (`go_*`, `process_*`) come with them. What to alert on: `config/monitoring/prometheus_rule.yaml`.\n\n| metric | labels | what it is |\n|---|---|---|\n")
+	b.WriteString("# Metrics\n\nGenerated from the hub's collectors by `make generate`. What ends in `_total` is a counter, what ends in `_seconds` and says\nhow long something took is a histogram, the rest are gauges. On each replica: what only the leader does is at rest on the\nothers. Where several hubs share a management cluster, each metric of Capstan also has the label `hub`. controller-runtime's own (`controller_runtime_*`, `workqueue_*`, `rest_client_*`, `leader_election_master_status`) and\nGo's (`go_*`, `process_*`) come with them. What to alert on: `config/monitoring/prometheus_rule.yaml`.\n\n| metric | labels | what it is |\n|---|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if !strings.HasPrefix(name, "capstan_") {
 			continue
@@ -236,7 +240,7 @@ func TestQueriesAskForWhatThereIs(t *testing.T) {
 	for where, query := range queries {
 		asked := selector.FindAllStringSubmatch(query, -1)
 		g.Expect(asked).NotTo(BeEmpty(), "%s: %s", where, query)
-		known := map[string]bool{"le": true, "job": true, "pod": true, "instance": true}
+		known := map[string]bool{"le": true, "job": true, "pod": true, "instance": true, "hub": true}
 		for _, one := range asked {
 			name := one[1]
 			for _, suffix := range suffixes {

@@ -112,7 +112,7 @@ func (w *world) start() (stop func()) {
 	w.registry = prometheus.NewRegistry()
 	h, err := hub.New(hub.Options{
 		Config:        w.config,
-		Namespace:     w.namespace,
+		Namespaces:    []string{w.namespace},
 		AllowLoopback: true,
 		Registerer:    w.registry,
 		Logger:        logr.Discard(),

@@ -36,7 +36,7 @@ func TestCapaAnnotatorFlags(t *testing.T) {
 	g := NewWithT(t)
 	flags := newCapaAnnotator().Flags()
 	for name, value := range map[string]string{
-		"metrics-bind-address": ":8080", "health-addr": ":9440", "namespace": "", "leader-elect": "false",
+		"metrics-bind-address": ":8080", "health-addr": ":9440", "namespace": "[]", "leader-elect": "false",
 		"leader-elect-lease-duration": "2m0s", "aws-auth": "irsa", "annotation-families": "[upstream,openshift]", "max-pods": "off", "default-region": "",
 	} {
 		f := flags.Lookup(name)

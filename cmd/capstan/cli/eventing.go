@@ -35,7 +35,7 @@ func defaultEventingSettings() eventingSettings {
 
 // register binds the flags about events and their backends.
 func (e *eventingSettings) register(f *pflag.FlagSet) {
-	f.StringVar(&e.name, "hub-name", e.name, "name of this hub in the source of its events, /hubs/NAME")
+	f.StringVar(&e.name, "hub-name", e.name, "name of this hub in the source of its events, /hubs/NAME; with --namespace and --leader-elect, also of its lease, of the label hub of its metrics, and of its claims of the namespaces, so that several hubs can share a management cluster")
 	f.StringVar(&e.natsURL, "nats-url", "", "default of the key url of EventingBackends of type nats, such as nats://nats.nats.svc:4222; when empty, each EventingBackend must set it")
 	f.StringVar(&e.address, "api-bind-address", e.address, "host:port that serves /backend and /schemas over plain HTTP, such as :8091; 0 disables it")
 	f.StringVar(&e.url, "api-url", "", "URL of /schemas for receivers of events, such as http://capstan-hub-api.capstan-system.svc; when empty, events do not name their schema")

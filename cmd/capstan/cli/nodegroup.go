@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capstan-hub/capstan/hub"
 	"github.com/capstan-hub/capstan/hub/annotator"
 	"github.com/capstan-hub/capstan/hub/annotator/annotation"
 	"github.com/capstan-hub/capstan/hub/annotator/catalogue"
@@ -38,7 +39,7 @@ var whose = map[annotation.Whose]string{
 }
 
 // nodeGroupOptions are the values of flags of the hub.
-type nodeGroupOptions struct{ defaultRegion, hubNamespace string }
+type nodeGroupOptions struct{ defaultRegion, hubNamespace, hubName string }
 
 func newExplainNodeGroup(kind schema.GroupKind) *cobra.Command {
 	var region string
@@ -55,9 +56,10 @@ there is an explanation, 1 when there is not.`,
 	}
 	c.Flags().StringVar(&region, "default-region", "", "value of the hub's flag --default-region")
 	home := hubNamespace(c.Flags(), "the state of its catalogue of EC2 is read there")
+	hubName := c.Flags().String("hub-name", hub.DefaultName, "value of --hub-name of the hub that serves the namespace, with several hubs in the management cluster")
 	f := newClusterFlags(c)
 	c.RunE, c.ValidArgsFunction = f.explaining(func(ctx context.Context, of *cluster, key client.ObjectKey, out, errOut io.Writer) error {
-		return explainNodeGroup(ctx, of, kind, key, nodeGroupOptions{region, *home}, out, errOut)
+		return explainNodeGroup(ctx, of, kind, key, nodeGroupOptions{region, *home, *hubName}, out, errOut)
 	}), f.oneName(kind)
 	return c
 }
@@ -76,29 +78,30 @@ func explainNodeGroup(ctx context.Context, c *cluster, kind schema.GroupKind, ke
 	if err != nil {
 		return fmt.Errorf("reading the objects that %s %s references: %w", kind.Kind, key, err)
 	}
-	return writeNodeGroup(out, kind.Kind+" "+key.String(), e, catalogueOf(ctx, c, e, o.hubNamespace, time.Now()), events)
+	return writeNodeGroup(out, kind.Kind+" "+key.String(), e, catalogueOf(ctx, c, e, o, time.Now()), events)
 }
 
 // catalogueOf returns what the hub's catalogue of EC2 knows of the region of a node group; empty without
 // a region.
-func catalogueOf(ctx context.Context, c client.Reader, e annotator.Explanation, namespace string, now time.Time) string {
+func catalogueOf(ctx context.Context, c client.Reader, e annotator.Explanation, o nodeGroupOptions, now time.Time) string {
 	if e.Region == "" {
 		return ""
 	}
-	state, err := publication.Read(ctx, c, namespace)
+	at := o.hubNamespace + "/" + publication.NameOf(o.hubName)
+	state, err := publication.Read(ctx, c, o.hubNamespace, o.hubName)
 	switch {
 	case apierrors.IsNotFound(err):
-		return fmt.Sprintf("not known: there is no ConfigMap %s/%s; set --hub-namespace, or check that the hub runs with --annotator and has the Role capstan-catalogue", namespace, publication.Name)
+		return fmt.Sprintf("not known: there is no ConfigMap %s; set --hub-namespace and --hub-name, or check that the hub runs with --annotator and has the Role capstan-catalogue", at)
 	case apierrors.IsForbidden(err):
-		return fmt.Sprintf("not known: you need the verb get on ConfigMap %s/%s", namespace, publication.Name)
+		return fmt.Sprintf("not known: you need the verb get on ConfigMap %s", at)
 	case err != nil:
-		return fmt.Sprintf("not known: reading ConfigMap %s/%s: %v", namespace, publication.Name, err)
+		return fmt.Sprintf("not known: reading ConfigMap %s: %v", at, err)
 	}
-	at := slices.IndexFunc(state.Regions, func(r catalogue.RegionState) bool { return r.Name == e.Region })
-	if at < 0 {
+	region := slices.IndexFunc(state.Regions, func(r catalogue.RegionState) bool { return r.Name == e.Region })
+	if region < 0 {
 		return "the hub has not queried the region since it leads"
 	}
-	r := state.Regions[at]
+	r := state.Regions[region]
 	text := "never listed"
 	if !r.Listed.IsZero() {
 		text = fmt.Sprintf("listed %s ago, %d types", duration.HumanDuration(now.Sub(r.Listed)), r.Types)

@@ -35,6 +35,8 @@ const (
 	// minLease is the shortest lease. A lease is renewed within two thirds of its
 	// duration, every two fifteenths: 5 s leaves a slow API server two tries of 1 s each.
 	minLease = 5 * time.Second
+	// maxSharingName is the longest name of a hub that shares the management cluster: it is part of the names of Deployments.
+	maxSharingName = 40
 
 	// clusterSecretNamespacesFlag names Options.ClusterSecretNamespaces.
 	clusterSecretNamespacesFlag = "cluster-secret-namespaces"
@@ -108,7 +110,7 @@ func (s *settings) registerProcess(f *pflag.FlagSet) {
 	o := &s.hub
 	f.SortFlags = false
 	f.StringVar(&s.kubeconfig, "kubeconfig", "", "file with the credentials of the management cluster; when empty, the one that $KUBECONFIG names, else the pod's own service account")
-	f.StringVar(&o.Namespace, "namespace", o.Namespace, "the only namespace of the management cluster that the hub serves, such as team-a; when empty, all namespaces")
+	f.StringSliceVar(&o.Namespaces, "namespace", o.Namespaces, "the only namespaces of the management cluster to serve, comma-separated, such as team-a,team-b; all when not set")
 	f.IntVar(&o.ManagementMaxObjects, watchers.MaxLocalObjectsFlag, o.ManagementMaxObjects, "maximum number of objects of one kind of the management cluster in memory, such as AWSMachines; a kind with more is not read; for each, a list may have 26 KiB and the memory 3.3 KiB")
 	f.IntVar(&o.KubeAPIQPS, "kube-api-qps", o.KubeAPIQPS, "maximum number of requests per second of the reconcilers to the API server of the management cluster, and twice as many at once; watches do not count; 0 for 500 for each CPU")
 	f.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "work only while this replica holds the lease, so that further replicas stand by; a replica that loses the lease ends")
@@ -168,9 +170,12 @@ func (s *settings) options() (hub.Options, error) {
 	refuse := func(flag, format string, args ...any) {
 		errs = append(errs, fmt.Errorf("--%s: %s", flag, fmt.Sprintf(format, args...)))
 	}
-	if o.Namespace != "" {
-		if problems := validation.IsDNS1123Label(o.Namespace); len(problems) > 0 {
-			refuse("namespace", "%q is not the name of a namespace: %s", o.Namespace, problems[0])
+	for i, namespace := range o.Namespaces {
+		if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+			refuse("namespace", "%q is not the name of a namespace: %s", namespace, problems[0])
+		}
+		if slices.Contains(o.Namespaces[:i], namespace) {
+			refuse("namespace", "%s is in the list twice", namespace)
 		}
 	}
 	for _, namespace := range o.ClusterSecretNamespaces {
@@ -260,12 +265,15 @@ func (s *settings) options() (hub.Options, error) {
 		refuse(measure.EndpointFlag, "%v", err)
 	}
 	o.Annotator.Namespace = s.home()
-	o.LeaderElectionNamespace = leaseNamespace(o.Namespace)
+	o.LeaderElectionNamespace = leaseNamespace(o)
+	if o.SharesCluster() && (len(validation.IsDNS1123Label(o.Eventing.Name)) > 0 || len(o.Eventing.Name) > maxSharingName) {
+		refuse("hub-name", "%q must consist of at most %d small letters, digits and hyphens, and begin and end with a letter or digit: with --namespace and --leader-elect, it is part of the name of a Lease", o.Eventing.Name, maxSharingName)
+	}
 	if o.WarmStandby && !o.LeaderElect {
 		refuse("warm-standby", "there is no standby without --leader-elect: set it, or remove --warm-standby")
 	}
 	if o.LeaderElect && o.LeaderElectionNamespace == "" && !s.inPod() {
-		refuse("leader-elect", "the namespace of the lease is not known outside of a pod: set %s to a namespace, such as capstan-system, or set --namespace", runtimeNamespace)
+		refuse("leader-elect", "the namespace of the lease is not known outside of a pod: set %s to a namespace, such as capstan-system, or set --namespace to one", runtimeNamespace)
 	}
 	return o, errors.Join(errs...)
 }
@@ -334,11 +342,12 @@ func annotated(kind schema.GroupKind) bool {
 	return is
 }
 
-// leaseNamespace is the namespace of the lease: that of --namespace, or that of the
-// environment variable. When it is empty, controller-runtime uses the pod's namespace.
-func leaseNamespace(namespace string) string {
-	if namespace != "" {
-		return namespace
+// leaseNamespace is the namespace of the lease: the only one of --namespace, or that of the environment variable.
+// When it is empty, the hub uses the pod's namespace. Hubs that share the management cluster have their leases in one
+// namespace.
+func leaseNamespace(o hub.Options) string {
+	if len(o.Namespaces) == 1 && !o.SharesCluster() {
+		return o.Namespaces[0]
 	}
 	return os.Getenv(runtimeNamespace)
 }

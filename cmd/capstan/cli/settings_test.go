@@ -61,7 +61,7 @@ func TestFlagsReachTheHub(t *testing.T) {
 		"--app-kinds=HelmRelease.helm.toolkit.fluxcd.io,Rollout.argoproj.io",
 		"--no-cross-namespace-refs", "--stall-after=1h", "--pull-request-deadline=5m", "--promotion-retention=24h", "--promotion-keep=0", "--allow-loopback-clusters", "--clone-dir=/clones", "--allow-loopback-git", "--require-secret-hosts").options()
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(o.Namespace).To(Equal("team-a"))
+	g.Expect(o.Namespaces).To(Equal([]string{"team-a"}))
 	g.Expect(o.LeaderElectionNamespace).To(Equal("team-a"))
 	g.Expect(o.LeaderElect).To(BeTrue())
 	g.Expect(o.LeaderElectionLease).To(Equal(15 * time.Second))
@@ -85,6 +85,7 @@ func TestFlagsReachTheHub(t *testing.T) {
 
 func TestMistakesAreNamed(t *testing.T) {
 	for _, tc := range []struct{ flag, says string }{
+		{"--namespace=a,b,a", `--namespace: a is in the list twice`},
 		{"--namespace=Team_A", `--namespace: "Team_A" is not the name of a namespace`},
 		{"--leader-elect-lease-duration=1s", "--leader-elect-lease-duration: 1s is too short"},
 		{"--leader-elect-lease-duration=15500ms", "must be whole seconds"},
@@ -188,6 +189,34 @@ func TestCheckEndpoints(t *testing.T) {
 		{Name: "main", URL: &url.URL{Scheme: "http", Host: "prometheus:9090"}},
 		{Name: "team", URL: &url.URL{Scheme: "https", Host: "example.com", Path: "/p"}, TokenFile: "/token", Namespaces: []string{"a", "b"}},
 	}))
+}
+
+// A hub that shares the management cluster has its lease where it runs, by its name; one of a namespace without a name
+// has it in that namespace, and one of all namespaces under the name that it always had.
+func TestLeasesOfSeveralHubs(t *testing.T) {
+	g := NewWithT(t)
+	t.Setenv(runtimeNamespace, "capstan-system")
+	for _, c := range []struct {
+		args   string
+		shares bool
+		lease  string
+	}{
+		{"--leader-elect", false, "capstan-system"},
+		{"--leader-elect --hub-name=east", false, "capstan-system"},
+		{"--leader-elect --namespace=team-a", false, "team-a"},
+		{"--leader-elect --namespace=team-a --hub-name=east", true, "capstan-system"},
+		{"--leader-elect --namespace=team-a,team-b", true, "capstan-system"},
+		{"--namespace=team-a,team-b --hub-name=east", false, "capstan-system"},
+	} {
+		o, err := parse(t, strings.Fields(c.args)...).options()
+		g.Expect(err).NotTo(HaveOccurred(), c.args)
+		g.Expect(o.SharesCluster()).To(Equal(c.shares), c.args)
+		g.Expect(o.LeaderElectionNamespace).To(Equal(c.lease), c.args)
+	}
+	_, err := parse(t, "--hub-name=East.1").options()
+	g.Expect(err).NotTo(HaveOccurred(), "it is only the source of events")
+	_, err = parse(t, "--leader-elect", "--namespace=team-a", "--hub-name=East.1").options()
+	g.Expect(err).To(MatchError(ContainSubstring(`--hub-name: "East.1" must consist of at most 40 small letters, digits and hyphens`)))
 }
 
 // When the namespace of the lease is not known, the error says what to set, before the

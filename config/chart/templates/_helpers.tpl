@@ -13,6 +13,57 @@ app.kubernetes.io/name: capstan
 app.kubernetes.io/component: hub
 {{- end -}}
 
+{{/*
+capstan.each renders a template once for each hub: for the only one, or for each of .Values.hubs. Its argument is the
+chart's own context and the name of the template, which gets that context with the hub's values, and hub: an element of
+.Values.hubs, empty for the only hub.
+*/}}
+{{- define "capstan.each" -}}
+{{- $root := index . 0 -}}
+{{- $template := index . 1 -}}
+{{- if eq $root.Values.mode "hub" }}
+{{- range $hub := $root.Values.hubs | default (list dict) }}
+{{- range $flag := list "namespace" "hub-name" }}
+{{- if and $hub (or (hasKey $root.Values.settings $flag) (hasKey ($hub.settings | default dict) $flag)) }}
+{{- fail (printf "settings.%s is not allowed with hubs: each of them has its own name and namespaces" $flag) }}
+{{- end }}
+{{- end }}
+{{- $own := pick $hub "replicas" "resources" "goMemoryLimit" "settings" }}
+{{- if $hub }}
+{{- $dashboard := dict "url" ($hub.dashboardURL | default "") }}
+{{- if and $root.Values.dashboard.certificate.enabled $root.Values.dashboard.tlsSecret }}
+{{- /* Each Certificate writes a Secret of its own. */ -}}
+{{- $dashboard = set $dashboard "tlsSecret" (printf "%s-%s" $root.Values.dashboard.tlsSecret $hub.name) }}
+{{- end }}
+{{- $own = merge $own (dict "dashboard" $dashboard) }}
+{{- end }}
+{{- $values := mergeOverwrite (deepCopy $root.Values) (deepCopy $own) }}
+{{- include $template (dict "Values" $values "Release" $root.Release "Chart" $root.Chart "Capabilities" $root.Capabilities "hub" $hub) }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* capstan.name is the name of a hub's objects. */}}
+{{- define "capstan.name" -}}
+capstan-hub{{ with .hub.name }}-{{ . }}{{ end }}
+{{- end -}}
+
+{{/* capstan.hubSelector selects the pods of one hub; capstan.selector those of all. */}}
+{{- define "capstan.hubSelector" -}}
+{{ include "capstan.selector" . }}
+{{- with .hub.name }}
+capstan.dev/hub: {{ . | quote }}
+{{- end }}
+{{- end -}}
+
+{{/* capstan.hubLabels are capstan.labels of an object of one hub. */}}
+{{- define "capstan.hubLabels" -}}
+{{ include "capstan.labels" . }}
+{{- with .hub.name }}
+capstan.dev/hub: {{ . | quote }}
+{{- end }}
+{{- end -}}
+
 {{/* capstan.labels are on the objects that users look for by label. */}}
 {{- define "capstan.labels" -}}
 {{ include "capstan.selector" . }}

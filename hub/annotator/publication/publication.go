@@ -19,6 +19,8 @@ import (
 const (
 	// Name of the ConfigMap in the hub's namespace. The Roles that ship name it.
 	Name = "capstan-catalogue"
+	// DefaultHub is the hub that has the ConfigMap Name; NameOf has that of another one.
+	DefaultHub = "capstan"
 	// Key of the ConfigMap: a catalogue.State as JSON.
 	Key = "catalogue.json"
 	// Interval between two comparisons of the state.
@@ -27,15 +29,23 @@ const (
 	writeTimeout = 10 * time.Second
 )
 
+// NameOf returns the name of the ConfigMap of a hub. Several hubs in a management cluster have the same namespace.
+func NameOf(hub string) string {
+	if hub == DefaultHub {
+		return Name
+	}
+	return Name + "-" + hub
+}
+
 // Publisher publishes a state. It is a manager.Runnable for the leader.
 type Publisher struct {
 	// State returns the present state.
 	State func() catalogue.State
-	// Client writes the ConfigMap in Namespace.
-	Client    client.Writer
-	Namespace string
-	Clock     clock.WithTicker
-	Logger    logr.Logger
+	// Client writes the ConfigMap Namespace/Name.
+	Client          client.Writer
+	Namespace, Name string
+	Clock           clock.WithTicker
+	Logger          logr.Logger
 }
 
 // Start publishes until the context ends.
@@ -62,7 +72,7 @@ func (p *Publisher) Start(ctx context.Context) error {
 			written, failed = string(raw), ""
 		case ctx.Err() == nil && err.Error() != failed:
 			failed = err.Error()
-			p.Logger.Info("Publishing the state of the catalogue failed; it is tried again", "namespace", p.Namespace, "name", Name, "error", failed)
+			p.Logger.Info("Publishing the state of the catalogue failed; it is tried again", "namespace", p.Namespace, "name", p.Name, "error", failed)
 		}
 	}
 }
@@ -72,7 +82,7 @@ func (p *Publisher) write(ctx context.Context, value string, create bool) error 
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	m := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: Name, Labels: map[string]string{"app.kubernetes.io/part-of": "capstan"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, Labels: map[string]string{"app.kubernetes.io/part-of": "capstan"}},
 		Data:       map[string]string{Key: value},
 	}
 	err := p.Client.Update(ctx, m)
@@ -85,16 +95,16 @@ func (p *Publisher) write(ctx context.Context, value string, create bool) error 
 	return p.Client.Create(ctx, m)
 }
 
-// Read returns the published state of the hub in a namespace. Errors: those of the reader, and of a
+// Read returns the published state of a hub in a namespace. Errors: those of the reader, and of a
 // value that cannot be decoded.
-func Read(ctx context.Context, c client.Reader, namespace string) (catalogue.State, error) {
+func Read(ctx context.Context, c client.Reader, namespace, hub string) (catalogue.State, error) {
 	var m corev1.ConfigMap
-	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: Name}, &m); err != nil {
+	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: NameOf(hub)}, &m); err != nil {
 		return catalogue.State{}, err
 	}
 	var s catalogue.State
 	if err := json.Unmarshal([]byte(m.Data[Key]), &s); err != nil {
-		return catalogue.State{}, fmt.Errorf("ConfigMap %s/%s: key %s cannot be decoded; the hub replaces it at the next change: %w", namespace, Name, Key, err)
+		return catalogue.State{}, fmt.Errorf("ConfigMap %s/%s: key %s cannot be decoded; the hub replaces it at the next change: %w", namespace, NameOf(hub), Key, err)
 	}
 	return s, nil
 }

@@ -62,6 +62,7 @@ func TestOneWriteForEachTransition(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
 		p := &publication.Publisher{
+			Name:  publication.Name,
 			State: func() catalogue.State { compared.Add(1); return *state.Load() }, Client: c, Namespace: namespace, Clock: fake, Logger: logr.Discard(),
 		}
 		go func() { ended <- p.Start(ctx) }()
@@ -82,13 +83,13 @@ func TestOneWriteForEachTransition(t *testing.T) {
 		}
 	}
 	read := func() []catalogue.RegionState {
-		s, err := publication.Read(t.Context(), c, namespace)
+		s, err := publication.Read(t.Context(), c, namespace, publication.DefaultHub)
 		g.Expect(err).NotTo(HaveOccurred())
 		return s.Regions
 	}
 	stop := lead()
 	pass()
-	_, err = publication.Read(t.Context(), c, namespace)
+	_, err = publication.Read(t.Context(), c, namespace, publication.DefaultHub)
 	g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "an empty state creates nothing")
 	n.Store(0)
 	began := time.Date(2026, 1, 10, 10, 0, 0, 0, time.UTC)

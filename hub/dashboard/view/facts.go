@@ -82,6 +82,10 @@ type Facts struct {
 	// outdated.
 	LeaderSeen time.Time
 	Leaderless bool
+	// Hub is the name of a hub that shares the management cluster with OtherHubs; empty otherwise. Conflict is why it
+	// does not act: another one serves a namespace of it; empty if none does.
+	Hub, Conflict string
+	OtherHubs     []Hub
 	// Observed states of clusters, where Connects is set; else empty.
 	Observed map[Cluster]Observed
 	Now      time.Time

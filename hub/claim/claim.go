@@ -1,0 +1,225 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+)
+
+const (
+	// HubLabel on the Lease of a named hub, and on its claims, has the name of the hub.
+	HubLabel = "capstan.dev/hub"
+	// DashboardAnnotation on a claim has the URL of the hub's dashboard.
+	DashboardAnnotation = "capstan.dev/dashboard-url"
+	// prefix of the names of claims; the namespace follows.
+	prefix = "capstan-namespace-"
+)
+
+// Conflict says which hub serves a namespace that this hub wants to serve.
+type Conflict struct {
+	// Namespace that both hubs serve; empty if the other one serves all.
+	Namespace string
+	// Hub is the name of the other hub; empty if it serves all namespaces.
+	Hub string
+	// Lease is the namespace and name of the other hub's Lease.
+	Lease string
+}
+
+// Error implements error.
+func (c *Conflict) Error() string {
+	if c.Hub == "" {
+		return fmt.Sprintf("a hub without --namespace serves all namespaces (Lease %s): this hub does not act until that one has ended", c.Lease)
+	}
+	return fmt.Sprintf("namespace %s is served by hub %s (Lease %s): this hub does not act until %s is in --namespace of one hub only", c.Namespace, c.Hub, c.Lease, c.Namespace)
+}
+
+// claims are the claims of one hub.
+type claims struct {
+	leases     coordinationclient.LeaseInterface
+	hub        string
+	namespaces []string
+	dashboard  string
+	leaseOf    func(hub string) string
+	allLease   string
+	in         string // The namespace of the Leases, for messages.
+	clock      clock.PassiveClock
+	// seen has the Leases of other hubs, and since when each is as it is.
+	seen map[string]sighting
+}
+
+type sighting struct {
+	version string
+	since   time.Time
+}
+
+// existing returns the claims of all hubs, by namespace.
+func existing(ctx context.Context, leases coordinationclient.LeaseInterface) (map[string]*coordinationv1.Lease, error) {
+	list, err := leases.List(ctx, metav1.ListOptions{LabelSelector: HubLabel})
+	if err != nil {
+		return nil, fmt.Errorf("reading which hub serves which namespace: %w", err)
+	}
+	all := map[string]*coordinationv1.Lease{}
+	for i := range list.Items {
+		if namespace, is := strings.CutPrefix(list.Items[i].Name, prefix); is {
+			all[namespace] = &list.Items[i]
+		}
+	}
+	return all, nil
+}
+
+func holder(claim *coordinationv1.Lease) string { return ptr.Deref(claim.Spec.HolderIdentity, "") }
+
+// leads returns whether a replica holds a Lease, as far as can be observed: one that was not renewed for its duration
+// since it was first read is free. One that does not exist is free.
+func (c *claims) leads(ctx context.Context, lease string) (*coordinationv1.Lease, bool, error) {
+	read, err := c.leases.Get(ctx, lease, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		delete(c.seen, lease)
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("reading Lease %s: %w", lease, err)
+	}
+	now := c.clock.Now()
+	if c.seen[lease].version != read.ResourceVersion {
+		c.seen[lease] = sighting{version: read.ResourceVersion, since: now}
+	}
+	valid := time.Duration(ptr.Deref(read.Spec.LeaseDurationSeconds, 0)) * time.Second
+	return read, holder(read) != "" && now.Sub(c.seen[lease].since) < valid, nil
+}
+
+// check returns the claims that exist and, as a *Conflict, what keeps the hub from having its own.
+func (c *claims) check(ctx context.Context) (map[string]*coordinationv1.Lease, error) {
+	all, err := existing(ctx, c.leases)
+	if err != nil {
+		return nil, err
+	}
+	if c.allLease != c.leaseOf(c.hub) {
+		lease, leads, err := c.leads(ctx, c.allLease)
+		if err != nil {
+			return nil, err
+		}
+		if leads && lease.Labels[HubLabel] == "" {
+			return nil, &Conflict{Lease: c.in + "/" + c.allLease}
+		}
+	}
+	judged := map[string]bool{}
+	for _, namespace := range c.namespaces {
+		claim := all[namespace]
+		if claim == nil || holder(claim) == c.hub || holder(claim) == "" {
+			continue
+		}
+		other := holder(claim)
+		leads, known := judged[other]
+		if !known {
+			if _, leads, err = c.leads(ctx, c.leaseOf(other)); err != nil {
+				return nil, err
+			}
+			judged[other] = leads
+		}
+		if leads {
+			return nil, &Conflict{Namespace: namespace, Hub: other, Lease: c.in + "/" + c.leaseOf(other)}
+		}
+	}
+	return all, nil
+}
+
+// take writes all claims of the hub, and deletes those of namespaces that it does not serve any more. It must be called
+// after the hub's Lease was written.
+func (c *claims) take(ctx context.Context) error {
+	all, err := c.check(ctx)
+	if err != nil {
+		return err
+	}
+	for _, namespace := range c.namespaces {
+		if err := c.write(ctx, namespace, all[namespace]); err != nil {
+			return fmt.Errorf("claiming namespace %s: %w", namespace, err)
+		}
+	}
+	var errs []error
+	for namespace, claim := range all {
+		if holder(claim) != c.hub || slices.Contains(c.namespaces, namespace) {
+			continue
+		}
+		err := c.leases.Delete(ctx, claim.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &claim.ResourceVersion}})
+		// Without the right to delete it, no other hub has the namespace in its list: the chart gives both.
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && !apierrors.IsForbidden(err) {
+			errs = append(errs, fmt.Errorf("releasing namespace %s: %w", namespace, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *claims) write(ctx context.Context, namespace string, claim *coordinationv1.Lease) error {
+	next := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: prefix + namespace}}
+	if claim != nil {
+		next = claim.DeepCopy()
+	}
+	if next.Labels == nil {
+		next.Labels = map[string]string{}
+	}
+	next.Labels[HubLabel] = c.hub
+	delete(next.Annotations, DashboardAnnotation)
+	if c.dashboard != "" {
+		if next.Annotations == nil {
+			next.Annotations = map[string]string{}
+		}
+		next.Annotations[DashboardAnnotation] = c.dashboard
+	}
+	next.Spec.HolderIdentity = &c.hub
+	next.Spec.AcquireTime = &metav1.MicroTime{Time: c.clock.Now()}
+	var err error
+	if claim == nil {
+		_, err = c.leases.Create(ctx, next, metav1.CreateOptions{})
+	} else {
+		_, err = c.leases.Update(ctx, next, metav1.UpdateOptions{})
+	}
+	return err
+}
+
+// Hub is a hub, as its claims show it.
+type Hub struct {
+	// Name of the hub.
+	Name string
+	// Namespaces that it serves, sorted.
+	Namespaces []string
+	// Dashboard is the URL of its dashboard; empty if it is not known.
+	Dashboard string
+}
+
+// Hubs returns the hubs that have claims, sorted by name.
+func Hubs(ctx context.Context, leases coordinationclient.LeaseInterface) ([]Hub, error) {
+	all, err := existing(ctx, leases)
+	if err != nil {
+		return nil, err
+	}
+	byName := map[string]*Hub{}
+	for namespace, claim := range all {
+		name := holder(claim)
+		if name == "" {
+			continue
+		}
+		if byName[name] == nil {
+			byName[name] = &Hub{Name: name}
+		}
+		byName[name].Namespaces = append(byName[name].Namespaces, namespace)
+		byName[name].Dashboard = claim.Annotations[DashboardAnnotation]
+	}
+	hubs := make([]Hub, 0, len(byName))
+	for _, h := range byName {
+		slices.Sort(h.Namespaces)
+		hubs = append(hubs, *h)
+	}
+	slices.SortFunc(hubs, func(a, b Hub) int { return strings.Compare(a.Name, b.Name) })
+	return hubs, nil
+}

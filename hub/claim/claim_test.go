@@ -1,0 +1,277 @@
+package claim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
+
+	"github.com/capstan-hub/capstan/hub/claim"
+	"github.com/capstan-hub/capstan/playground/controlplane"
+	"github.com/capstan-hub/capstan/playground/leaks"
+)
+
+var management = controlplane.Share()
+
+func TestMain(m *testing.M) {
+	SetDefaultEventuallyTimeout(20 * time.Second)
+	os.Exit(leaks.Main(func() int { return controlplane.StopShared(m.Run(), os.Stderr, management) }))
+}
+
+// lease of the hubs in these tests.
+const lease = 2 * time.Second
+
+const allLease = "capstan-hub"
+
+func leaseOf(hub string) string { return allLease + "-" + hub }
+
+// place is a namespace with Leases.
+type place struct {
+	t         *testing.T
+	g         *WithT
+	client    kubernetes.Interface
+	namespace string
+}
+
+func newPlace(t *testing.T) *place {
+	t.Helper()
+	p := &place{t: t, g: NewWithT(t)}
+	config := management.Get(t).Config()
+	config.QPS = -1
+	var err error
+	p.client, err = kubernetes.NewForConfig(config)
+	p.g.Expect(err).NotTo(HaveOccurred())
+	namespace, err := p.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "hubs-"}}, metav1.CreateOptions{})
+	p.g.Expect(err).NotTo(HaveOccurred())
+	p.namespace = namespace.Name
+	return p
+}
+
+func (p *place) leaseLock(name, identity string) *resourcelock.LeaseLock {
+	return &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name}, Client: p.client.CoordinationV1(),
+		LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
+	}
+}
+
+// replica is a replica of a hub.
+type replica struct {
+	resourcelock.Interface
+
+	mu         sync.Mutex
+	lockedTold []string
+}
+
+func (p *place) replica(hub, identity string, namespaces ...string) *replica {
+	r := &replica{}
+	r.Interface = claim.New(p.leaseLock(leaseOf(hub), identity), claim.Options{
+		Hub: hub, LeaseOf: leaseOf, AllLease: allLease, Namespaces: namespaces, DashboardURL: "https://" + hub + ".example.com",
+		Tell: func(c *claim.Conflict) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if c == nil {
+				r.lockedTold = append(r.lockedTold, "")
+				return
+			}
+			r.lockedTold = append(r.lockedTold, c.Error())
+		},
+		Clock: clock.RealClock{},
+	})
+	return r
+}
+
+func (r *replica) told() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]string{}, r.lockedTold...)
+}
+
+// acquire writes the lease, as the election does when it is free, or held by the replica.
+func acquire(ctx context.Context, l resourcelock.Interface) error {
+	record := resourcelock.LeaderElectionRecord{
+		HolderIdentity: l.Identity(), LeaseDurationSeconds: int(lease / time.Second), RenewTime: metav1.Now(), AcquireTime: metav1.Now(),
+	}
+	_, _, err := l.Get(ctx)
+	if apierrors.IsNotFound(err) {
+		return l.Create(ctx, record)
+	}
+	if err != nil {
+		return err
+	}
+	return l.Update(ctx, record)
+}
+
+// pause is what a replica does meanwhile.
+func pause(d time.Duration) { <-clock.RealClock{}.After(d) }
+
+func release(ctx context.Context, l resourcelock.Interface) error {
+	if _, _, err := l.Get(ctx); err != nil {
+		return err
+	}
+	return l.Update(ctx, resourcelock.LeaderElectionRecord{LeaseDurationSeconds: 1, RenewTime: metav1.Now(), AcquireTime: metav1.Now()})
+}
+
+// refused tries to acquire for a moment, and expects that this fails.
+func (p *place) refused(l resourcelock.Interface) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), 300*time.Millisecond)
+	defer cancel()
+	p.g.Expect(acquire(ctx, l)).NotTo(Succeed())
+}
+
+func (p *place) hubs() []claim.Hub {
+	p.t.Helper()
+	hubs, err := claim.Hubs(p.t.Context(), p.client.CoordinationV1().Leases(p.namespace))
+	p.g.Expect(err).NotTo(HaveOccurred())
+	return hubs
+}
+
+// TestClaimedTwice: the second hub says which namespace is served by which hub, and is not elected, until the leader of
+// the first one has ended, in order or not.
+func TestClaimedTwice(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(context.Context, resourcelock.Interface) error{
+		"released": release,
+		"killed":   func(context.Context, resourcelock.Interface) error { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			east, west := p.replica("east", "e1", "a", "b"), p.replica("west", "w1", "b", "c")
+			p.g.Expect(acquire(t.Context(), east)).To(Succeed())
+			p.g.Expect(p.hubs()).To(Equal([]claim.Hub{{Name: "east", Namespaces: []string{"a", "b"}, Dashboard: "https://east.example.com"}}))
+
+			p.refused(west)
+			p.g.Expect(west.told()).To(ConsistOf(fmt.Sprintf("namespace b is served by hub east (Lease %s/capstan-hub-east): this hub does not act until b is in --namespace of one hub only", p.namespace)))
+			_, err := p.client.CoordinationV1().Leases(p.namespace).Get(t.Context(), leaseOf("west"), metav1.GetOptions{})
+			p.g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "it does not hold its own lease")
+
+			ended := time.Now()
+			p.g.Expect(end(t.Context(), east)).To(Succeed())
+			p.g.Eventually(func() error { return acquire(t.Context(), west) }).Should(Succeed())
+			if name == "killed" {
+				p.g.Expect(time.Since(ended)).To(BeNumerically(">", lease-500*time.Millisecond), "the first hub's lease was valid")
+			}
+			p.g.Expect(west.told()).To(HaveLen(2))
+			p.g.Expect(p.hubs()).To(Equal([]claim.Hub{
+				{Name: "east", Namespaces: []string{"a"}, Dashboard: "https://east.example.com"},
+				{Name: "west", Namespaces: []string{"b", "c"}, Dashboard: "https://west.example.com"},
+			}))
+			p.refused(p.replica("east", "e2", "a", "b"))
+		})
+	}
+}
+
+// TestMoved: a namespace goes to another hub when the first one is elected without it.
+func TestMoved(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	east, west := p.replica("east", "e1", "a", "b"), p.replica("west", "w1", "c")
+	p.g.Expect(acquire(t.Context(), east)).To(Succeed())
+	p.g.Expect(acquire(t.Context(), west)).To(Succeed())
+
+	p.g.Expect(release(t.Context(), west)).To(Succeed())
+	west = p.replica("west", "w2", "b", "c")
+	p.refused(west)
+
+	p.g.Expect(release(t.Context(), east)).To(Succeed())
+	p.g.Expect(acquire(t.Context(), p.replica("east", "e2", "a"))).To(Succeed())
+	p.g.Expect(acquire(t.Context(), west)).To(Succeed())
+	p.g.Expect(p.hubs()).To(HaveExactElements(
+		HaveField("Namespaces", []string{"a"}), HaveField("Namespaces", []string{"b", "c"})))
+}
+
+// TestAllNamespaces: a hub that serves all namespaces has no claims; one with claims gives way to it, also while it leads.
+func TestAllNamespaces(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	all, east := p.leaseLock(allLease, "all"), p.replica("east", "e1", "a")
+	p.g.Expect(acquire(t.Context(), all)).To(Succeed())
+	p.refused(east)
+	p.g.Expect(east.told()).To(ConsistOf(ContainSubstring("a hub without --namespace serves all namespaces (Lease " + p.namespace + "/capstan-hub)")))
+
+	p.g.Expect(release(t.Context(), all)).To(Succeed())
+	p.g.Expect(acquire(t.Context(), east)).To(Succeed())
+	p.g.Expect(acquire(t.Context(), all)).To(Succeed())
+	var conflict *claim.Conflict
+	p.g.Eventually(func() error {
+		p.g.Expect(acquire(t.Context(), all)).To(Succeed())
+		return acquire(t.Context(), east)
+	}, 2*claim.CheckEvery, 200*time.Millisecond).Should(MatchError(ContainSubstring("serves all namespaces")))
+	p.g.Expect(errors.As(acquire(t.Context(), east), &conflict)).To(BeTrue())
+}
+
+// TestDeletedClaim: the leader writes a claim again that a user has deleted.
+func TestDeletedClaim(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	east := p.replica("east", "e1", "a")
+	p.g.Expect(acquire(t.Context(), east)).To(Succeed())
+	p.g.Expect(p.client.CoordinationV1().Leases(p.namespace).Delete(t.Context(), "capstan-namespace-a", metav1.DeleteOptions{})).To(Succeed())
+	p.g.Eventually(func() []claim.Hub {
+		p.g.Expect(acquire(t.Context(), east)).To(Succeed())
+		return p.hubs()
+	}, 3*claim.CheckEvery, 200*time.Millisecond).Should(HaveLen(1))
+}
+
+// TestNeverTwo: hubs with namespaces in common are elected, release their leases, or end without that. Never have two
+// of them the same namespace at the same time.
+func TestNeverTwo(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	lists := [][]string{{"a", "b"}, {"b", "c"}, {"c", "a"}, {"d", "a"}}
+	var mu sync.Mutex
+	servedBy, terms := map[string]string{}, map[string]int{}
+	var hubs sync.WaitGroup
+	for i, namespaces := range lists {
+		hub := fmt.Sprintf("h%d", i)
+		hubs.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				r := p.replica(hub, fmt.Sprintf("%s-%d", hub, n), namespaces...)
+				if acquire(ctx, r) != nil {
+					continue
+				}
+				mu.Lock()
+				for _, namespace := range namespaces {
+					if other := servedBy[namespace]; other != "" {
+						t.Errorf("namespace %s is served by %s and %s", namespace, other, hub)
+					}
+					servedBy[namespace] = hub
+				}
+				terms[hub]++
+				mu.Unlock()
+				pause(rand.N(50 * time.Millisecond)) // Its work.
+				mu.Lock()
+				for _, namespace := range namespaces {
+					delete(servedBy, namespace)
+				}
+				mu.Unlock()
+				if rand.N(5) > 0 { // Else it ends and another replica of it waits for the lease.
+					_ = release(context.WithoutCancel(ctx), r)
+				} else {
+					pause(lease)
+				}
+				pause(rand.N(2 * time.Second)) // Longer than a waiting hub waits to ask again.
+			}
+		})
+	}
+	hubs.Wait()
+	for i := range lists {
+		p.g.Expect(terms).To(HaveKeyWithValue(fmt.Sprintf("h%d", i), BeNumerically(">", 0)), "each hub is elected at some time: %v", terms)
+	}
+	t.Logf("terms: %v", terms)
+}

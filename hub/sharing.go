@@ -1,0 +1,139 @@
+package hub
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
+
+	"github.com/capstan-hub/capstan/hub/claim"
+	"github.com/capstan-hub/capstan/hub/dashboard"
+	"github.com/capstan-hub/capstan/hub/dashboard/view"
+)
+
+// Reasons of Events about the Lease of a hub that shares the management cluster.
+const (
+	reasonNamespaceConflict = "NamespaceConflict"
+	reasonNamespacesClaimed = "NamespacesClaimed"
+)
+
+// SharesCluster returns whether the hub shares the management cluster with others: it serves some namespaces, has a
+// name, or more than one namespace, and one of its replicas leads. Such a hub has a Lease by its name, and claims its
+// namespaces (package claim). A hub of one namespace without a name has its Lease in that namespace.
+func (o *Options) SharesCluster() bool {
+	return o.LeaderElect && (len(o.Namespaces) > 1 || len(o.Namespaces) == 1 && cmp.Or(o.Eventing.Name, DefaultName) != DefaultName)
+}
+
+// hubName returns the name by which the hub is told from others of the management cluster.
+func (o *Options) hubName() string {
+	if !o.SharesCluster() {
+		return DefaultName
+	}
+	return cmp.Or(o.Eventing.Name, DefaultName)
+}
+
+// leaseOf returns the name of the Lease of a hub.
+func leaseOf(hub string) string {
+	if hub == DefaultName {
+		return LeaseName
+	}
+	return LeaseName + "-" + hub
+}
+
+// sharing is the part of a hub that shares the management cluster with others. Its mutex is held for field access only.
+type sharing struct {
+	options  Options
+	log      logr.Logger
+	lock     *resourcelock.LeaseLock
+	conflict prometheus.Gauge
+	// recorder is set before the lock is used.
+	recorder recorder.EventRecorder
+
+	mu             sync.Mutex
+	lockedConflict *claim.Conflict
+}
+
+// newSharing returns nil if the hub does not share the management cluster.
+func newSharing(o Options) (*sharing, error) {
+	if !o.SharesCluster() {
+		return nil, nil
+	}
+	s := &sharing{
+		options: o, log: o.Logger.WithName("namespaces"),
+		conflict: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "capstan_hub_namespace_conflict",
+			Help: "Whether this replica would lead, but another hub serves one of its namespaces: 1 until the namespace is in --namespace of one hub only. Only a hub that shares the management cluster with others has it.",
+		}),
+	}
+	if err := o.Registerer.Register(s.conflict); err != nil {
+		return nil, fmt.Errorf("registering metrics: %w", err)
+	}
+	return s, nil
+}
+
+// claiming returns the lock of leader election around that of the Lease.
+func (s *sharing) claiming(lock *resourcelock.LeaseLock) resourcelock.Interface {
+	s.lock = lock
+	return claim.New(lock, claim.Options{
+		Hub: s.options.hubName(), LeaseOf: leaseOf, AllLease: LeaseName, Namespaces: s.options.Namespaces,
+		DashboardURL: s.options.Dashboard.URL, Tell: s.tell, Clock: s.options.Clock,
+	})
+}
+
+// tell says that another hub serves a namespace of this one, or that this is over.
+func (s *sharing) tell(c *claim.Conflict) {
+	s.mu.Lock()
+	s.lockedConflict = c
+	s.mu.Unlock()
+	lease := &coordinationv1.Lease{ObjectMeta: s.lock.LeaseMeta}
+	lease.APIVersion, lease.Kind = coordinationv1.SchemeGroupVersion.String(), "Lease"
+	if c == nil {
+		s.conflict.Set(0)
+		s.log.Info("No other hub serves the namespaces of this hub any more", "hub", s.options.hubName())
+		s.recorder.Eventf(lease, nil, corev1.EventTypeNormal, reasonNamespacesClaimed, "Elect", "hub %s: no other hub serves its namespaces any more", s.options.hubName())
+		return
+	}
+	s.conflict.Set(1)
+	s.log.Error(c, "This hub does not act", "hub", s.options.hubName())
+	s.recorder.Eventf(lease, nil, corev1.EventTypeWarning, reasonNamespaceConflict, "Elect", "hub %s: %s", s.options.hubName(), c.Error())
+}
+
+// problem returns why the replica does not lead though no other one of its hub does; "" if there is no such reason.
+func (s *sharing) problem() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lockedConflict == nil {
+		return ""
+	}
+	return s.lockedConflict.Error()
+}
+
+// shown is what the dashboard shows of it; nil for a hub that does not share the management cluster.
+func (s *sharing) shown() *dashboard.Sharing {
+	if s == nil {
+		return nil
+	}
+	return &dashboard.Sharing{Name: s.options.hubName(), Conflict: s.problem, Others: s.others}
+}
+
+// others returns the other hubs of the management cluster that claim namespaces.
+func (s *sharing) others(ctx context.Context) ([]view.Hub, error) {
+	all, err := claim.Hubs(ctx, s.lock.Client.Leases(s.lock.LeaseMeta.Namespace))
+	if err != nil {
+		return nil, err
+	}
+	var others []view.Hub
+	for _, h := range all {
+		if h.Name != s.options.hubName() {
+			others = append(others, view.Hub{Name: h.Name, Dashboard: h.Dashboard})
+		}
+	}
+	return others, nil
+}
