@@ -102,7 +102,7 @@ func withDefaults(o Options) Options {
 func (m *Manager) makeHubClients() error {
 	config := rest.CopyConfig(m.options.Local)
 	// Every call of the Manager has a bounded number of callers (those that may
-	// dial, one writer). A client-side limit would only delay a cold start.
+	// dial, writes of one round). A client-side limit would only delay a cold start.
 	config.QPS, config.RateLimiter = -1, nil
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {

@@ -2,10 +2,13 @@ package clusters
 
 import (
 	"context"
+	"runtime"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,8 +31,12 @@ const (
 // leaves the API server to those who write what depends on them: the statuses of Pipelines.
 const writeShare = 3
 
-// longestRest is the longest time without a write after one.
+// longestRest is the longest time without a write after a round of them.
 const longestRest = time.Second
+
+// roundPerCPU objects are written for each CPU in a round, one for each CPU at a time. A round is short, so that a
+// problem waits for few others, and long enough that a fleet is not searched for each object.
+const roundPerCPU = 8
 
 // desired is the desired state of a ClusterConnection.
 type desired struct {
@@ -45,15 +52,15 @@ type desired struct {
 	remove bool
 }
 
-// urgent reports whether a state shows a problem or its end, or the object must go.
-func (w *writer) urgent(name multicluster.ClusterName, d desired) bool {
-	shown := w.written[name]
+// urgentLocked reports whether a state shows a problem or its end, or the object must go.
+func (w *writer) urgentLocked(name multicluster.ClusterName, d desired) bool {
+	shown := w.lockedState.written[name]
 	return d.remove || isProblem(d.status.State) || shown != nil && isProblem(shown.Status.State)
 }
 
-// writer writes ClusterConnections, all from one goroutine, which rests after each write. A slow
-// management cluster delays the writes but no connection. Only the newest desired state of each
-// object is kept. Problems and their ends are written first.
+// writer writes ClusterConnections in rounds, each of them once in a round, and rests after each round.
+// A slow management cluster delays the writes but no connection. Only the newest desired state of
+// each object is kept. Problems and their ends are written first.
 type writer struct {
 	hub      client.Client
 	recorder events.EventRecorder
@@ -64,16 +71,17 @@ type writer struct {
 	delay   time.Duration
 	timeout time.Duration
 	wake    chan struct{} // of capacity 1
+	// atOnce objects are written at the same time.
+	atOnce int
 
 	mu          sync.Mutex
 	lockedState struct {
 		queue map[multicluster.ClusterName]queued
 		// found are objects of an earlier hub that were not needed yet.
 		found map[multicluster.ClusterName]*capstanv1.ClusterConnection
+		// written are the last known objects. They are not changed.
+		written map[multicluster.ClusterName]*capstanv1.ClusterConnection
 	}
-
-	// written are the last known objects. Only the goroutine uses the map.
-	written map[multicluster.ClusterName]*capstanv1.ClusterConnection
 }
 
 // queued is a desired state and the time of its write.
@@ -88,9 +96,9 @@ func newWriter(hub client.Client, o Options, log logr.Logger) *writer {
 	w := &writer{
 		hub: hub, recorder: o.Recorder, clock: o.Clock, log: log,
 		began: o.Clock.Now(), delay: o.Timings.WriteDelay, timeout: o.Timings.HubTimeout,
-		wake:    make(chan struct{}, 1),
-		written: map[multicluster.ClusterName]*capstanv1.ClusterConnection{},
+		wake: make(chan struct{}, 1), atOnce: runtime.GOMAXPROCS(0),
 	}
+	w.lockedState.written = map[multicluster.ClusterName]*capstanv1.ClusterConnection{}
 	w.lockedState.queue = map[multicluster.ClusterName]queued{}
 	w.lockedState.found = map[multicluster.ClusterName]*capstanv1.ClusterConnection{}
 	return w
@@ -110,6 +118,24 @@ func (w *writer) adopted(name multicluster.ClusterName) *capstanv1.ClusterConnec
 	object := w.lockedState.found[name]
 	delete(w.lockedState.found, name)
 	return object
+}
+
+// last returns the last known object; nil if there is none.
+func (w *writer) last(name multicluster.ClusterName) *capstanv1.ClusterConnection {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lockedState.written[name]
+}
+
+// known stores the last known object; nil for none.
+func (w *writer) known(name multicluster.ClusterName, object *capstanv1.ClusterConnection) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if object == nil {
+		delete(w.lockedState.written, name)
+		return
+	}
+	w.lockedState.written[name] = object
 }
 
 // set queues the desired state of an object. It returns at once.
@@ -139,10 +165,18 @@ func (w *writer) poke() {
 
 func (w *writer) run(ctx context.Context) {
 	for {
-		name, item, next := w.pick()
-		if item != nil {
+		round, next := w.pick(roundPerCPU * w.atOnce)
+		if len(round) > 0 {
 			began := w.clock.Now()
-			w.attempt(ctx, name, *item)
+			var writing errgroup.Group
+			writing.SetLimit(w.atOnce)
+			for _, item := range round {
+				writing.Go(func() error {
+					w.attempt(ctx, item)
+					return nil
+				})
+			}
+			_ = writing.Wait()
 			w.pause(ctx, min((writeShare-1)*w.clock.Since(began), longestRest), nil)
 		} else {
 			w.pause(ctx, next, w.wake)
@@ -167,43 +201,57 @@ func (w *writer) pause(ctx context.Context, d time.Duration, wake <-chan struct{
 	}
 }
 
-// pick removes the item that has been due for longest from the queue, an urgent one if there is one.
-// Without one that is due, it returns the time until the next item is.
-func (w *writer) pick() (multicluster.ClusterName, *queued, time.Duration) {
+// picked is an item that was removed from the queue.
+type picked struct {
+	queued
+	name   multicluster.ClusterName
+	urgent bool
+}
+
+// pick removes the items from the queue that are due, most at a time: urgent ones first, and then
+// those that have been due for longest. Without one it returns the time until the next item is due.
+func (w *writer) pick(most int) ([]picked, time.Duration) {
 	now := w.clock.Now()
 	next := idle
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var picked multicluster.ClusterName
-	var best queued
-	found, urgent := false, false
+	var due []picked
 	for name, item := range w.lockedState.queue {
 		if wait := item.due.Sub(now); wait > 0 {
 			next = min(next, wait)
 			continue
 		}
-		hurries := w.urgent(name, item.desired)
-		if !found || hurries && !urgent || hurries == urgent && item.due.Before(best.due) {
-			picked, best, found, urgent = name, item, true, hurries
-		}
+		due = append(due, picked{item, name, w.urgentLocked(name, item.desired)})
 	}
-	if !found {
-		return "", nil, next
+	if len(due) > most {
+		slices.SortFunc(due, func(a, b picked) int {
+			switch {
+			case a.urgent == b.urgent:
+				return a.due.Compare(b.due)
+			case a.urgent:
+				return -1
+			}
+			return 1
+		})
+		due = due[:most]
 	}
-	delete(w.lockedState.queue, picked)
-	return picked, &best, 0
+	for _, item := range due {
+		delete(w.lockedState.queue, item.name)
+	}
+	return due, next
 }
 
 // attempt writes an object. After a failure it queues the desired state again, or the newer
 // one if there is one.
-func (w *writer) attempt(ctx context.Context, name multicluster.ClusterName, item queued) {
+func (w *writer) attempt(ctx context.Context, item picked) {
 	call, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
+	name := item.name
 	err := w.write(call, name, item.desired)
 	if err == nil || ctx.Err() != nil {
 		return
 	}
-	delete(w.written, name)                         // The object may have changed: read it again.
+	w.known(name, nil)                              // The object may have changed: read it again.
 	if !item.logged && !apierrors.IsNotFound(err) { // An object that was deleted with its cluster is no problem.
 		item.logged = true
 		w.log.Error(err, "ClusterConnection cannot be written", "cluster", string(name))
@@ -214,7 +262,7 @@ func (w *writer) attempt(ctx context.Context, name multicluster.ClusterName, ite
 	if newer, ok := w.lockedState.queue[name]; ok {
 		item.desired = newer.desired
 	}
-	w.lockedState.queue[name] = item
+	w.lockedState.queue[name] = item.queued
 }
 
 // write makes the object equal to its desired state.
@@ -222,7 +270,7 @@ func (w *writer) write(ctx context.Context, name multicluster.ClusterName, want 
 	key := client.ObjectKey{Namespace: want.ref.Namespace, Name: connectionName(want.ref)}
 	if want.remove {
 		w.adopted(name)
-		delete(w.written, name)
+		w.known(name, nil)
 		object := &capstanv1.ClusterConnection{}
 		object.Namespace, object.Name = key.Namespace, key.Name
 		return client.IgnoreNotFound(w.hub.Delete(ctx, object))
@@ -240,7 +288,7 @@ func (w *writer) write(ctx context.Context, name multicluster.ClusterName, want 
 			}
 			labelled.ManagedFields = nil
 			current = labelled
-			w.written[name] = current
+			w.known(name, current)
 		}
 	}
 	status := merged(current.Status, want.status, want.brief)
@@ -255,7 +303,7 @@ func (w *writer) write(ctx context.Context, name multicluster.ClusterName, want 
 		return err
 	}
 	changed.ManagedFields = nil
-	w.written[name] = changed
+	w.known(name, changed)
 	w.emitEvent(changed, current.Status, want.owner)
 	return nil
 }
@@ -263,8 +311,8 @@ func (w *writer) write(ctx context.Context, name multicluster.ClusterName, want 
 // current returns the present object, and creates it if that is desired. It returns nil if
 // the object does not exist.
 func (w *writer) current(ctx context.Context, name multicluster.ClusterName, key client.ObjectKey, want desired) (*capstanv1.ClusterConnection, error) {
-	object := w.written[name]
-	if found := w.adopted(name); object == nil {
+	found, object := w.adopted(name), w.last(name)
+	if object == nil {
 		object = found
 	}
 	var refused error
@@ -283,7 +331,7 @@ func (w *writer) current(ctx context.Context, name multicluster.ClusterName, key
 		}
 	}
 	object.ManagedFields = nil // Nothing reads them.
-	w.written[name] = object
+	w.known(name, object)
 	return object, nil
 }
 

@@ -23,19 +23,47 @@ func TestProblemsAreWrittenFirst(t *testing.T) {
 		w.set(name, desired{status: capstanv1.ClusterConnectionStatus{State: state}})
 	}
 	w.remove("f", Ref{})
-	w.written["e"] = &capstanv1.ClusterConnection{Status: capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionDegraded}}
+	w.lockedState.written["e"] = &capstanv1.ClusterConnection{Status: capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionDegraded}}
 	clock.Step(time.Second)
 	w.set("g", desired{status: capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionReady}})
 	clock.Step(time.Hour)
 	var order []multicluster.ClusterName
 	for {
-		name, item, _ := w.pick()
-		if item == nil {
+		round, _ := w.pick(1)
+		if len(round) == 0 {
 			break
 		}
-		order = append(order, name)
+		order = append(order, round[0].name)
 	}
 	g.Expect(order).To(HaveLen(7))
 	g.Expect(order[:3]).To(ConsistOf(multicluster.ClusterName("c"), multicluster.ClusterName("e"), multicluster.ClusterName("f")))
 	g.Expect(order[6]).To(Equal(multicluster.ClusterName("g")), "it was queued last")
+}
+
+// A round has the most urgent objects, and each object once. What is not due stays in the queue.
+func TestRounds(t *testing.T) {
+	g := NewWithT(t)
+	clock := testclock.NewFakeClock(time.Unix(1000, 0))
+	w := newWriter(nil, Options{Clock: clock, Timings: Timings{WriteDelay: time.Second}}, logr.Discard())
+	names := func(round []picked) (all []multicluster.ClusterName) {
+		for _, item := range round {
+			all = append(all, item.name)
+		}
+		return all
+	}
+	ready, lost := desired{status: capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionReady}}, desired{status: capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionUnreachable}}
+	w.set("a", ready)
+	w.set("b", ready)
+	clock.Step(500 * time.Millisecond)
+	w.set("late", lost)
+	clock.Step(500 * time.Millisecond)
+	round, _ := w.pick(4)
+	g.Expect(names(round)).To(ConsistOf(multicluster.ClusterName("a"), multicluster.ClusterName("b")))
+	round, next := w.pick(4)
+	g.Expect(round).To(BeEmpty())
+	g.Expect(next).To(Equal(500 * time.Millisecond))
+	w.set("c", ready)
+	clock.Step(time.Second)
+	round, _ = w.pick(1)
+	g.Expect(names(round)).To(ConsistOf(multicluster.ClusterName("late")), "it shows a problem")
 }
