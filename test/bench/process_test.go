@@ -82,6 +82,12 @@ func startHub(t testing.TB, namespace string, flags ...string) *hubProcess {
 // loopback, and what a fleet on one machine needs.
 func startHubOf(t testing.TB, kubeconfig, namespace string, flags ...string) *hubProcess {
 	t.Helper()
+	return startHubWith(t, memoryLimit, kubeconfig, namespace, flags...)
+}
+
+// startHubWith starts one with another limit of memory than the chart's, for a fleet of another size.
+func startHubWith(t testing.TB, limit, kubeconfig, namespace string, flags ...string) *hubProcess {
+	t.Helper()
 	h := &hubProcess{TB: t, g: NewWithT(t)}
 	h.g.Expect(build()).To(Succeed())
 	free := func() string {
@@ -98,7 +104,7 @@ func startHubOf(t testing.TB, kubeconfig, namespace string, flags ...string) *hu
 			h.health = address
 		}
 	}
-	h.start("capstan", folder, append(append([]string{"hub"}, args...), flags...), "RUNTIME_NAMESPACE="+namespace, "AWS_EC2_METADATA_DISABLED=true")
+	h.start("capstan", folder, append(append([]string{"hub"}, args...), flags...), "GOMEMLIMIT="+limit, "RUNTIME_NAMESPACE="+namespace, "AWS_EC2_METADATA_DISABLED=true")
 	return h
 }
 
@@ -110,7 +116,7 @@ func startFloor(t testing.TB, namespace string) *hubProcess {
 	address, err := ports.Free()
 	h.g.Expect(err).NotTo(HaveOccurred())
 	h.metrics, h.diagnostics = "http://"+address+"/metrics", "http://"+address
-	h.start("floor", t.TempDir(), []string{"--kubeconfig=" + kubeconfigFile, "--namespace=" + namespace, "--address=" + address})
+	h.start("floor", t.TempDir(), []string{"--kubeconfig=" + kubeconfigFile, "--namespace=" + namespace, "--address=" + address}, "GOMEMLIMIT="+memoryLimit)
 	return h
 }
 
@@ -120,7 +126,7 @@ func (h *hubProcess) start(name, folder string, args []string, environment ...st
 	h.began = time.Now()
 	var err error
 	h.process, err = process.Start(process.Options{
-		Path: filepath.Join(programs, name), Args: args, Log: filepath.Join(folder, "log"), Env: append(environment, "GOMEMLIMIT="+memoryLimit),
+		Path: filepath.Join(programs, name), Args: args, Log: filepath.Join(folder, "log"), Env: environment,
 	})
 	h.g.Expect(err).NotTo(HaveOccurred())
 	h.Cleanup(h.stop)
