@@ -17,15 +17,19 @@ import (
 // It calls listed once, after the first attempt to list them: the writer then knows what it
 // need not write, and does not wait if they cannot be listed.
 func (m *Manager) adopt(ctx context.Context, listed func()) {
-	listed = sync.OnceFunc(listed)
-	defer listed()
+	var adopting, first sync.WaitGroup
 	for _, namespace := range m.objects.in(pipelinesv1.ClusterKindCluster) {
-		m.adoptIn(ctx, namespace, listed)
+		first.Add(1)
+		adopting.Go(func() { m.adoptIn(ctx, namespace, sync.OnceFunc(first.Done)) })
 	}
+	first.Wait()
+	listed()
+	adopting.Wait()
 }
 
-// adoptIn adopts those of a namespace. It calls listed when they cannot be listed at once.
+// adoptIn adopts those of a namespace. It calls listed after the first attempt to list them.
 func (m *Manager) adoptIn(ctx context.Context, namespace string, listed func()) {
+	defer listed()
 	var list capstanv1.ClusterConnectionList
 	wait := backoff.NewSequence(writeRetry, writeRetryMax)
 	for {

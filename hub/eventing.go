@@ -149,7 +149,7 @@ func addEventing(mgr manager.Manager, o Options) (*eventing, error) {
 func addWebhooks(mgr manager.Manager, registry *schema.Registry, o Options) error {
 	w := o.Eventing.Webhooks
 	server := admission.Options{
-		BindAddress: w.BindAddress, CertFile: w.CertFile, KeyFile: w.KeyFile, Scheme: mgr.GetScheme(), Registry: registry,
+		BindAddress: w.BindAddress, CertFile: w.CertFile, KeyFile: w.KeyFile, Scheme: mgr.GetScheme(), Registry: registry, Namespaces: o.Namespaces,
 		Validation: w.Validation, Defaulting: w.Defaulting, Logger: o.Logger.WithName("webhooks"),
 	}
 	switch {

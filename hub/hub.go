@@ -140,6 +140,8 @@ type Options struct {
 // Hub is a wired hub.
 type Hub struct {
 	manager manager.Manager
+	// sharing is nil for a hub that does not share the management cluster.
+	sharing *sharing
 	// pulls are closed when the hub ends; nil in dry run.
 	pulls *pullRequests
 	// Clusters and Index hold the present state of connections and observations.
@@ -161,6 +163,9 @@ func Scheme() *runtime.Scheme {
 // New wires a hub. It requests only discovery and the identity from the management cluster.
 func New(o Options) (*Hub, error) {
 	o.defaults()
+	if o.LeaderElect && len(o.Namespaces) > 1 && !o.SharesCluster() {
+		return nil, errNameless
+	}
 	if o.DryRun {
 		if err := o.restrict(); err != nil {
 			return nil, err
@@ -197,7 +202,7 @@ func New(o Options) (*Hub, error) {
 	if err := addServers(mgr, fleet, waker, sharing, o); err != nil {
 		return nil, err
 	}
-	return &Hub{manager: mgr, pulls: pulls, Clusters: fleet.connections, Index: fleet.index}, nil
+	return &Hub{manager: mgr, sharing: sharing, pulls: pulls, Clusters: fleet.connections, Index: fleet.index}, nil
 }
 
 func addActing(mgr manager.Manager, s *stack, waker *pipeline.Waker, o Options) (*pullRequests, error) {
@@ -236,7 +241,11 @@ func addServers(mgr manager.Manager, s *stack, waker *pipeline.Waker, sharing *s
 // Start runs the hub until the context ends or the lease is lost. The latter is an error:
 // the process must end. A Hub is started once.
 func (h *Hub) Start(ctx context.Context) error {
-	err := h.manager.Start(ctx)
+	lost := func() error { return nil }
+	if h.sharing != nil {
+		ctx, lost = h.sharing.until(ctx)
+	}
+	err := errors.Join(h.manager.Start(ctx), lost())
 	if h.pulls != nil {
 		err = errors.Join(err, h.pulls.Close())
 	}

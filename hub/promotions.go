@@ -133,7 +133,7 @@ func addPromotions(mgr manager.Manager, s *stack, waker *pipeline.Waker, o Optio
 		return nil, fmt.Errorf("wiring promotions: %w", err)
 	}
 	if err := promotionwindow.New(promotionwindow.Options{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(reporter), Registerer: o.Registerer, Clock: o.Clock,
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(reporter), Registerer: o.Registerer, Shared: o.SharesCluster(), Clock: o.Clock,
 	}).SetupWithManager(mgr); err != nil {
 		return nil, fmt.Errorf("wiring promotion windows: %w", err)
 	}

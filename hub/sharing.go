@@ -3,6 +3,7 @@ package hub
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -24,11 +25,14 @@ const (
 	reasonNamespacesClaimed = "NamespacesClaimed"
 )
 
+// errNameless is returned by New.
+var errNameless = errors.New("a hub of several namespaces with leader election needs a name of its own: set --hub-name, or chart: hubs")
+
 // SharesCluster returns whether the hub shares the management cluster with others: it serves some namespaces, has a
-// name, or more than one namespace, and one of its replicas leads. Such a hub has a Lease by its name, and claims its
-// namespaces (package claim). A hub of one namespace without a name has its Lease in that namespace.
+// name, and one of its replicas leads. Such a hub has a Lease by its name, and claims its namespaces (package claim). A hub
+// of one namespace without a name has its Lease in that namespace.
 func (o *Options) SharesCluster() bool {
-	return o.LeaderElect && (len(o.Namespaces) > 1 || len(o.Namespaces) == 1 && cmp.Or(o.Eventing.Name, DefaultName) != DefaultName)
+	return o.LeaderElect && len(o.Namespaces) > 0 && cmp.Or(o.Eventing.Name, DefaultName) != DefaultName
 }
 
 // hubName returns the name by which the hub is told from others of the management cluster.
@@ -36,7 +40,7 @@ func (o *Options) hubName() string {
 	if !o.SharesCluster() {
 		return DefaultName
 	}
-	return cmp.Or(o.Eventing.Name, DefaultName)
+	return o.Eventing.Name
 }
 
 // leaseOf returns the name of the Lease of a hub.
@@ -55,6 +59,8 @@ type sharing struct {
 	conflict prometheus.Gauge
 	// recorder is set before the lock is used.
 	recorder recorder.EventRecorder
+	// lost receives the conflict that ends this process, which leads.
+	lost chan error
 
 	mu             sync.Mutex
 	lockedConflict *claim.Conflict
@@ -66,7 +72,7 @@ func newSharing(o Options) (*sharing, error) {
 		return nil, nil
 	}
 	s := &sharing{
-		options: o, log: o.Logger.WithName("namespaces"),
+		options: o, log: o.Logger.WithName("namespaces"), lost: make(chan error, 1),
 		conflict: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "capstan_hub_namespace_conflict",
 			Help: "Whether this replica would lead, but another hub serves one of its namespaces: 1 until the namespace is in --namespace of one hub only. Only a hub that shares the management cluster with others has it.",
@@ -82,9 +88,34 @@ func newSharing(o Options) (*sharing, error) {
 func (s *sharing) claiming(lock *resourcelock.LeaseLock) resourcelock.Interface {
 	s.lock = lock
 	return claim.New(lock, claim.Options{
-		Hub: s.options.hubName(), LeaseOf: leaseOf, AllLease: LeaseName, Namespaces: s.options.Namespaces,
+		Hub: s.options.hubName(), LeaseOf: leaseOf, AllLease: LeaseName, Lease: s.options.LeaderElectionLease, Namespaces: s.options.Namespaces,
 		DashboardURL: s.options.Dashboard.URL, Tell: s.tell, Clock: s.options.Clock,
+		Lost: func(c *claim.Conflict) {
+			select {
+			case s.lost <- c:
+			default: // It ends already.
+			}
+		},
 	})
+}
+
+// until returns a context that also ends when this process must not lead any more, and the error that says so then.
+func (s *sharing) until(ctx context.Context) (context.Context, func() error) {
+	ctx, end := context.WithCancel(ctx)
+	reason := make(chan error, 1)
+	go func() {
+		defer end()
+		select {
+		case err := <-s.lost:
+			reason <- fmt.Errorf("hub %s does not lead any more: %w", s.options.hubName(), err)
+		case <-ctx.Done():
+			reason <- nil
+		}
+	}()
+	return ctx, func() error {
+		end()
+		return <-reason
+	}
 }
 
 // tell says that another hub serves a namespace of this one, or that this is over.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,13 +24,17 @@ const (
 	DashboardAnnotation = "capstan.dev/dashboard-url"
 	// prefix of the names of claims; the namespace follows.
 	prefix = "capstan-namespace-"
+	// writesAtOnce of claims.
+	writesAtOnce = 8
+	// longAgo is after how long a Lease without a holder is free by its own time: longer than clocks differ.
+	longAgo = 10 * time.Minute
 )
 
 // Conflict says which hub serves a namespace that this hub wants to serve.
 type Conflict struct {
-	// Namespace that both hubs serve; empty if the other one serves all.
+	// Namespace that both hubs serve; empty if the other one has no name, and may serve all.
 	Namespace string
-	// Hub is the name of the other hub; empty if it serves all namespaces.
+	// Hub is the name of the other hub; empty if it has none.
 	Hub string
 	// Lease is the namespace and name of the other hub's Lease.
 	Lease string
@@ -38,7 +43,7 @@ type Conflict struct {
 // Error implements error.
 func (c *Conflict) Error() string {
 	if c.Hub == "" {
-		return fmt.Sprintf("a hub without --namespace serves all namespaces (Lease %s): this hub does not act until that one has ended", c.Lease)
+		return fmt.Sprintf("a hub without --hub-name leads (Lease %s) and may serve all namespaces: this hub does not act until that one has ended", c.Lease)
 	}
 	return fmt.Sprintf("namespace %s is served by hub %s (Lease %s): this hub does not act until %s is in --namespace of one hub only", c.Namespace, c.Hub, c.Lease, c.Namespace)
 }
@@ -52,6 +57,7 @@ type claims struct {
 	leaseOf    func(hub string) string
 	allLease   string
 	in         string // The namespace of the Leases, for messages.
+	lease      time.Duration
 	clock      clock.PassiveClock
 	// seen has the Leases of other hubs, and since when each is as it is.
 	seen map[string]sighting
@@ -62,56 +68,65 @@ type sighting struct {
 	since   time.Time
 }
 
-// existing returns the claims of all hubs, by namespace.
-func existing(ctx context.Context, leases coordinationclient.LeaseInterface) (map[string]*coordinationv1.Lease, error) {
+// existingClaims are those of all hubs, by namespace.
+type existingClaims map[string]*coordinationv1.Lease
+
+// existing returns the claims, and which hubs have a Lease with a holder.
+func existing(ctx context.Context, leases coordinationclient.LeaseInterface) (existingClaims, map[string]bool, error) {
 	list, err := leases.List(ctx, metav1.ListOptions{LabelSelector: HubLabel})
 	if err != nil {
-		return nil, fmt.Errorf("reading which hub serves which namespace: %w", err)
+		return nil, nil, fmt.Errorf("reading which hub serves which namespace: %w", err)
 	}
-	all := map[string]*coordinationv1.Lease{}
+	all, lead := existingClaims{}, map[string]bool{}
 	for i := range list.Items {
-		if namespace, is := strings.CutPrefix(list.Items[i].Name, prefix); is {
-			all[namespace] = &list.Items[i]
+		l := &list.Items[i]
+		if namespace, is := strings.CutPrefix(l.Name, prefix); is {
+			all[namespace] = l
+		} else if holder(l) != "" {
+			lead[l.Labels[HubLabel]] = true
 		}
 	}
-	return all, nil
+	return all, lead, nil
 }
 
 func holder(claim *coordinationv1.Lease) string { return ptr.Deref(claim.Spec.HolderIdentity, "") }
 
-// leads returns whether a replica holds a Lease, as far as can be observed: one that was not renewed for its duration
-// since it was first read is free. One that does not exist is free.
-func (c *claims) leads(ctx context.Context, lease string) (*coordinationv1.Lease, bool, error) {
-	read, err := c.leases.Get(ctx, lease, metav1.GetOptions{})
+// leads returns whether a hub may have a leader, as far as can be observed. It has none if its Lease does not exist, or
+// has not changed for its duration since it was first read. One without a holder counts as held for a lease, too: a
+// standby of the same hub is about to take it.
+func (c *claims) leads(ctx context.Context, name string) (bool, error) {
+	read, err := c.leases.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		delete(c.seen, lease)
-		return nil, false, nil
+		delete(c.seen, name)
+		return false, nil
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("reading Lease %s: %w", lease, err)
+		return false, fmt.Errorf("reading Lease %s: %w", name, err)
 	}
 	now := c.clock.Now()
-	if c.seen[lease].version != read.ResourceVersion {
-		c.seen[lease] = sighting{version: read.ResourceVersion, since: now}
+	if c.seen[name].version != read.ResourceVersion {
+		c.seen[name] = sighting{version: read.ResourceVersion, since: now}
 	}
-	valid := time.Duration(ptr.Deref(read.Spec.LeaseDurationSeconds, 0)) * time.Second
-	return read, holder(read) != "" && now.Sub(c.seen[lease].since) < valid, nil
+	valid := c.lease
+	switch renewed := read.Spec.RenewTime; {
+	case holder(read) != "":
+		valid = time.Duration(ptr.Deref(read.Spec.LeaseDurationSeconds, 0)) * time.Second
+	case renewed != nil && now.Sub(renewed.Time) > longAgo:
+		return false, nil
+	}
+	return now.Sub(c.seen[name].since) < valid, nil
 }
 
 // check returns the claims that exist and, as a *Conflict, what keeps the hub from having its own.
-func (c *claims) check(ctx context.Context) (map[string]*coordinationv1.Lease, error) {
-	all, err := existing(ctx, c.leases)
+func (c *claims) check(ctx context.Context) (existingClaims, error) {
+	all, _, err := existing(ctx, c.leases)
 	if err != nil {
 		return nil, err
 	}
-	if c.allLease != c.leaseOf(c.hub) {
-		lease, leads, err := c.leads(ctx, c.allLease)
-		if err != nil {
-			return nil, err
-		}
-		if leads && lease.Labels[HubLabel] == "" {
-			return nil, &Conflict{Lease: c.in + "/" + c.allLease}
-		}
+	if leads, err := c.leads(ctx, c.allLease); err != nil {
+		return nil, err
+	} else if leads {
+		return nil, &Conflict{Lease: c.in + "/" + c.allLease}
 	}
 	judged := map[string]bool{}
 	for _, namespace := range c.namespaces {
@@ -122,7 +137,7 @@ func (c *claims) check(ctx context.Context) (map[string]*coordinationv1.Lease, e
 		other := holder(claim)
 		leads, known := judged[other]
 		if !known {
-			if _, leads, err = c.leads(ctx, c.leaseOf(other)); err != nil {
+			if leads, err = c.leads(ctx, c.leaseOf(other)); err != nil {
 				return nil, err
 			}
 			judged[other] = leads
@@ -141,10 +156,18 @@ func (c *claims) take(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	writing, whole := errgroup.WithContext(ctx)
+	writing.SetLimit(writesAtOnce)
 	for _, namespace := range c.namespaces {
-		if err := c.write(ctx, namespace, all[namespace]); err != nil {
-			return fmt.Errorf("claiming namespace %s: %w", namespace, err)
-		}
+		writing.Go(func() error {
+			if err := c.write(whole, namespace, all[namespace]); err != nil {
+				return fmt.Errorf("claiming namespace %s: %w", namespace, err)
+			}
+			return nil
+		})
+	}
+	if err := writing.Wait(); err != nil {
+		return err
 	}
 	var errs []error
 	for namespace, claim := range all {
@@ -197,16 +220,16 @@ type Hub struct {
 	Dashboard string
 }
 
-// Hubs returns the hubs that have claims, sorted by name.
+// Hubs returns the hubs that have claims, sorted by name. A hub that has ended in order is not among them.
 func Hubs(ctx context.Context, leases coordinationclient.LeaseInterface) ([]Hub, error) {
-	all, err := existing(ctx, leases)
+	all, lead, err := existing(ctx, leases)
 	if err != nil {
 		return nil, err
 	}
 	byName := map[string]*Hub{}
 	for namespace, claim := range all {
 		name := holder(claim)
-		if name == "" {
+		if !lead[name] {
 			continue
 		}
 		if byName[name] == nil {

@@ -72,12 +72,14 @@ type replica struct {
 
 	mu         sync.Mutex
 	lockedTold []string
+	// lockedLost is how often it was told to end.
+	lockedLost int
 }
 
 func (p *place) replica(hub, identity string, namespaces ...string) *replica {
 	r := &replica{}
 	r.Interface = claim.New(p.leaseLock(leaseOf(hub), identity), claim.Options{
-		Hub: hub, LeaseOf: leaseOf, AllLease: allLease, Namespaces: namespaces, DashboardURL: "https://" + hub + ".example.com",
+		Hub: hub, LeaseOf: leaseOf, AllLease: allLease, Lease: lease, Namespaces: namespaces, DashboardURL: "https://" + hub + ".example.com",
 		Tell: func(c *claim.Conflict) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -87,9 +89,20 @@ func (p *place) replica(hub, identity string, namespaces ...string) *replica {
 			}
 			r.lockedTold = append(r.lockedTold, c.Error())
 		},
+		Lost: func(*claim.Conflict) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.lockedLost++
+		},
 		Clock: clock.RealClock{},
 	})
 	return r
+}
+
+func (r *replica) lost() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lockedLost
 }
 
 func (r *replica) told() []string {
@@ -161,14 +174,12 @@ func TestClaimedTwice(t *testing.T) {
 			ended := time.Now()
 			p.g.Expect(end(t.Context(), east)).To(Succeed())
 			p.g.Eventually(func() error { return acquire(t.Context(), west) }).Should(Succeed())
-			if name == "killed" {
-				p.g.Expect(time.Since(ended)).To(BeNumerically(">", lease-500*time.Millisecond), "the first hub's lease was valid")
-			}
+			p.g.Expect(time.Since(ended)).To(BeNumerically(">", lease-500*time.Millisecond), "a standby of the first hub could lead again")
 			p.g.Expect(west.told()).To(HaveLen(2))
-			p.g.Expect(p.hubs()).To(Equal([]claim.Hub{
-				{Name: "east", Namespaces: []string{"a"}, Dashboard: "https://east.example.com"},
-				{Name: "west", Namespaces: []string{"b", "c"}, Dashboard: "https://west.example.com"},
-			}))
+			p.g.Expect(p.hubs()).To(ContainElement(claim.Hub{Name: "west", Namespaces: []string{"b", "c"}, Dashboard: "https://west.example.com"}))
+			if name == "released" {
+				p.g.Expect(p.hubs()).To(HaveLen(1), "the first hub has ended")
+			}
 			p.refused(p.replica("east", "e2", "a", "b"))
 		})
 	}
@@ -200,17 +211,71 @@ func TestAllNamespaces(t *testing.T) {
 	all, east := p.leaseLock(allLease, "all"), p.replica("east", "e1", "a")
 	p.g.Expect(acquire(t.Context(), all)).To(Succeed())
 	p.refused(east)
-	p.g.Expect(east.told()).To(ConsistOf(ContainSubstring("a hub without --namespace serves all namespaces (Lease " + p.namespace + "/capstan-hub)")))
+	p.g.Expect(east.told()).To(ConsistOf(ContainSubstring("a hub without --hub-name leads (Lease " + p.namespace + "/capstan-hub) and may serve all namespaces")))
 
+	released := time.Now()
 	p.g.Expect(release(t.Context(), all)).To(Succeed())
-	p.g.Expect(acquire(t.Context(), east)).To(Succeed())
+	p.g.Eventually(func() error { return acquire(t.Context(), east) }).Should(Succeed())
+	p.g.Expect(time.Since(released)).To(BeNumerically(">", lease-500*time.Millisecond), "a standby of the hub of all could lead")
+	p.g.Expect(east.told()).To(HaveLen(2))
+
 	p.g.Expect(acquire(t.Context(), all)).To(Succeed())
 	var conflict *claim.Conflict
 	p.g.Eventually(func() error {
 		p.g.Expect(acquire(t.Context(), all)).To(Succeed())
 		return acquire(t.Context(), east)
-	}, 2*claim.CheckEvery, 200*time.Millisecond).Should(MatchError(ContainSubstring("serves all namespaces")))
+	}, lease, 100*time.Millisecond).Should(MatchError(ContainSubstring("may serve all namespaces")))
 	p.g.Expect(errors.As(acquire(t.Context(), east), &conflict)).To(BeTrue())
+	p.g.Expect(east.lost()).To(BeNumerically(">", 0), "it ends at once")
+}
+
+// TestConflictThatEnds: a replica that stands by tells a conflict only while there is one, also when another replica of
+// its hub leads meanwhile.
+func TestConflictThatEnds(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	west, first, second := p.replica("west", "w1", "a"), p.replica("east", "e1", "a"), p.replica("east", "e2", "a")
+	p.g.Expect(acquire(t.Context(), west)).To(Succeed())
+	p.refused(first)
+	p.g.Expect(first.told()).To(HaveLen(1))
+	p.g.Expect(release(t.Context(), west)).To(Succeed())
+	p.g.Eventually(func() error { return acquire(t.Context(), second) }).Should(Succeed())
+	p.g.Eventually(func() []string {
+		p.g.Expect(acquire(t.Context(), second)).To(Succeed())
+		_, _, err := first.Get(t.Context())
+		p.g.Expect(err).NotTo(HaveOccurred())
+		return first.told()
+	}).Should(HaveLen(2))
+	p.g.Expect(first.told()[1]).To(BeEmpty())
+}
+
+// TestPaused: a leader whose process was paused for longer than its lease does not go on with a namespace that another
+// hub has claimed meanwhile.
+func TestPaused(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	east, west := p.replica("east", "e1", "a"), p.replica("west", "w1", "a")
+	p.g.Expect(acquire(t.Context(), east)).To(Succeed())
+	p.g.Eventually(func() error { return acquire(t.Context(), west) }).Should(Succeed())
+	p.g.Expect(acquire(t.Context(), east)).To(MatchError(ContainSubstring("namespace a is served by hub west")))
+	p.g.Expect(east.lost()).To(Equal(1))
+}
+
+// TestDeletedLease: a leader whose Lease a user has deleted keeps it, unless another hub has claimed its namespaces.
+func TestDeletedLease(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	east, west := p.replica("east", "e1", "a"), p.replica("west", "w1", "a")
+	remove := func() {
+		p.g.Expect(p.client.CoordinationV1().Leases(p.namespace).Delete(t.Context(), leaseOf("east"), metav1.DeleteOptions{})).To(Succeed())
+	}
+	p.g.Expect(acquire(t.Context(), east)).To(Succeed())
+	remove()
+	p.g.Expect(acquire(t.Context(), east)).To(Succeed())
+	remove()
+	p.g.Expect(acquire(t.Context(), west)).To(Succeed())
+	p.g.Expect(acquire(t.Context(), east)).To(MatchError(ContainSubstring("namespace a is served by hub west")))
+	p.g.Expect(east.lost()).To(Equal(1))
 }
 
 // TestDeletedClaim: the leader writes a claim again that a user has deleted.
@@ -231,7 +296,7 @@ func TestDeletedClaim(t *testing.T) {
 func TestNeverTwo(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	lists := [][]string{{"a", "b"}, {"b", "c"}, {"c", "a"}, {"d", "a"}}
 	var mu sync.Mutex
@@ -265,7 +330,7 @@ func TestNeverTwo(t *testing.T) {
 				} else {
 					pause(lease)
 				}
-				pause(rand.N(2 * time.Second)) // Longer than a waiting hub waits to ask again.
+				pause(rand.N(4 * lease)) // Longer than a waiting hub waits for a standby of this one.
 			}
 		})
 	}

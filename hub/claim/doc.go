@@ -10,7 +10,9 @@
 //
 // A claim holds as long as a replica of its hub leads; it is written at each election and not renewed. So the cost of a
 // renewal does not depend on the number of namespaces. Another hub may take the claim when the Lease of the first one
-// was released, or was not renewed for its duration, by the clock of the observer: by then its leader has ended.
+// has not changed for its duration, by the clock of the observer: by then its leader has ended. That a Lease was
+// released is not enough: a standby of the same hub is about to take it. A hub that does not serve a namespace any more
+// deletes its claim.
 //
 // Of two hubs that want one namespace at the same time, one gets it:
 //
@@ -20,8 +22,9 @@
 // If a hub is elected before it was judged, it is found alive. If it is elected later, its write of the claim makes the
 // other one's fail, or comes after it and finds a claim of a hub that is alive.
 //
-// A hub that serves all namespaces has no claims, no object and no right more than without this package. A named hub
-// gives way to one: it reads that hub's Lease before its election and every CheckEvery while it leads.
+// A hub without a name may serve all namespaces. It has no claims, no object and no right more than without this
+// package. A named hub gives way to it: it reads its Lease before its own election and every CheckEvery while it leads. A
+// leader that finds a conflict ends at once.
 //
 // A namespace that a hub does not serve any more is released at its next election: no replica with the former list
 // leads then.

@@ -3,6 +3,7 @@ package claim
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,8 +12,13 @@ import (
 )
 
 const (
-	// CheckEvery is how often a leader checks its claims.
+	// CheckEvery is how often claims are checked, or every sixth of a lease if that is shorter.
 	CheckEvery = 5 * time.Second
+	// shareOfLease is the part of a lease in which all claims must be written, and at most between two checks. The
+	// deadline of the next renewal, two thirds of a lease, begins only after that.
+	shareOfLease = 6
+	// trusted is the part of a lease, as a divisor, for which a leader goes on whose checks fail without a conflict.
+	trusted = 2
 	// pollEvery and saidFor: while another hub serves a namespace, the election asks again at this interval, and
 	// client-go logs a failed attempt once in this time.
 	pollEvery, saidFor = time.Second, 30 * time.Second
@@ -24,15 +30,19 @@ const (
 type Options struct {
 	// Hub is the name of the hub.
 	Hub string
-	// LeaseOf returns the name of a hub's Lease. AllLease is that of a hub that serves all namespaces.
+	// LeaseOf returns the name of a hub's Lease. AllLease is that of a hub without a name.
 	LeaseOf  func(hub string) string
 	AllLease string
+	// Lease is how long the hub's Lease is valid.
+	Lease time.Duration
 	// Namespaces that the hub serves.
 	Namespaces []string
 	// DashboardURL is where browsers open the hub's dashboard; empty if it is not known.
 	DashboardURL string
 	// Tell is called with each change of what keeps the hub from acting; nil when that is over.
-	Tell  func(*Conflict)
+	Tell func(*Conflict)
+	// Lost is called on the leader when another hub serves one of its namespaces: it must end at once.
+	Lost  func(*Conflict)
 	Clock clock.WithTicker
 }
 
@@ -40,9 +50,9 @@ type Options struct {
 type Lock struct {
 	*resourcelock.LeaseLock
 
+	options Options
 	claims  claims
-	tell    func(*Conflict)
-	clock   clock.WithTicker
+	// held: this replica leads. checked is when its claims, or those in its way, were last read.
 	held    bool
 	checked time.Time
 	told    Conflict
@@ -52,36 +62,52 @@ type Lock struct {
 func New(lock *resourcelock.LeaseLock, o Options) *Lock {
 	lock.Labels = map[string]string{HubLabel: o.Hub}
 	return &Lock{
-		LeaseLock: lock, tell: o.Tell, clock: o.Clock,
+		LeaseLock: lock, options: o,
 		claims: claims{
 			leases: lock.Client.Leases(lock.LeaseMeta.Namespace), hub: o.Hub, namespaces: o.Namespaces, dashboard: o.DashboardURL,
-			leaseOf: o.LeaseOf, allLease: o.AllLease, in: lock.LeaseMeta.Namespace, clock: o.Clock, seen: map[string]sighting{},
+			leaseOf: o.LeaseOf, allLease: o.AllLease, in: lock.LeaseMeta.Namespace, lease: o.Lease, clock: o.Clock, seen: map[string]sighting{},
 		},
 	}
 }
 
+// Get implements resourcelock.Interface. A standby observes meanwhile what is in its hub's way, so that it need not wait
+// once it may lead, and so that a conflict that another replica has told is not told for ever.
+func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	if !l.held && l.due() {
+		_, err := l.check(ctx)
+		l.note(err)
+	}
+	return l.LeaseLock.Get(ctx)
+}
+
 // Create implements resourcelock.Interface.
 func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return l.write(ctx, record, l.LeaseLock.Create)
+	return l.write(ctx, record, true)
 }
 
 // Update implements resourcelock.Interface.
 func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return l.write(ctx, record, l.LeaseLock.Update)
+	return l.write(ctx, record, false)
 }
 
-// write writes the Lease, and the claims when this replica is elected by that. While it leads, only a conflict keeps it
-// from the renewal: a check that fails says nothing.
-func (l *Lock) write(ctx context.Context, record resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
+// write writes the Lease, and the claims when this replica is elected by that.
+func (l *Lock) write(ctx context.Context, record resourcelock.LeaderElectionRecord, create bool) error {
+	write := l.LeaseLock.Update
+	if create {
+		write = l.LeaseLock.Create
+	}
 	switch {
 	case record.HolderIdentity != l.Identity(): // It is given back.
 		l.held = false
 		return write(ctx, record)
 	case l.held:
-		if err := l.renewed(ctx); err != nil {
+		if err := l.renew(ctx, create); err != nil {
 			return err
 		}
-		return write(ctx, record)
+		if err := write(ctx, record); err != nil || l.options.Clock.Since(l.checked) < l.options.Lease/trusted {
+			return err
+		}
+		return l.renew(ctx, true) // The process was paused after the check.
 	}
 	if err := l.await(ctx); err != nil {
 		return err
@@ -89,28 +115,40 @@ func (l *Lock) write(ctx context.Context, record resourcelock.LeaderElectionReco
 	if err := write(ctx, record); err != nil {
 		return err
 	}
-	if err := l.claims.take(ctx); err != nil {
+	if err := l.take(ctx); err != nil {
 		l.note(err)
-		released := resourcelock.LeaderElectionRecord{
-			LeaderTransitions: record.LeaderTransitions, LeaseDurationSeconds: releasedSeconds,
-			RenewTime: metav1.Time{Time: l.clock.Now()}, AcquireTime: metav1.Time{Time: l.clock.Now()},
-		}
+		now := metav1.Time{Time: l.options.Clock.Now()}
+		released := resourcelock.LeaderElectionRecord{LeaderTransitions: record.LeaderTransitions, LeaseDurationSeconds: releasedSeconds, RenewTime: now, AcquireTime: now}
 		return errors.Join(err, l.LeaseLock.Update(ctx, released))
 	}
-	l.held, l.checked = true, l.clock.Now()
+	l.held = true
+	return nil
+}
+
+func (l *Lock) take(ctx context.Context) error {
+	began, most := l.options.Clock.Now(), l.options.Lease/shareOfLease
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	if err := l.claims.take(ctx); err != nil {
+		return err
+	}
+	if took := l.options.Clock.Since(began); took > most { // The process was paused.
+		return fmt.Errorf("writing the claims took %s, longer than a sixth of the lease", took)
+	}
+	l.checked = l.options.Clock.Now()
 	return nil
 }
 
 // await waits until no other hub serves a namespace of this one, and at most for saidFor.
 func (l *Lock) await(ctx context.Context) error {
-	for began := l.clock.Now(); ; {
-		_, err := l.claims.check(ctx)
+	for began := l.options.Clock.Now(); ; {
+		_, err := l.check(ctx)
 		l.note(err)
 		var conflict *Conflict
-		if !errors.As(err, &conflict) || l.clock.Since(began) >= saidFor {
+		if !errors.As(err, &conflict) || l.options.Clock.Since(began) >= saidFor {
 			return err
 		}
-		timer := l.clock.NewTimer(pollEvery)
+		timer := l.options.Clock.NewTimer(min(pollEvery, l.options.Lease/shareOfLease))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -120,24 +158,45 @@ func (l *Lock) await(ctx context.Context) error {
 	}
 }
 
-// renewed checks the claims of the leader, every CheckEvery. It writes those that are missing: a user has deleted them.
-func (l *Lock) renewed(ctx context.Context) error {
-	if l.clock.Since(l.checked) < CheckEvery {
-		return nil
-	}
+// due returns whether it is time for a check.
+func (l *Lock) due() bool {
+	return l.checked.IsZero() || l.options.Clock.Since(l.checked) >= min(CheckEvery, l.options.Lease/shareOfLease)
+}
+
+func (l *Lock) check(ctx context.Context) (existingClaims, error) {
 	all, err := l.claims.check(ctx)
 	var conflict *Conflict
-	if errors.As(err, &conflict) {
+	if err == nil || errors.As(err, &conflict) {
+		l.checked = l.options.Clock.Now()
+	}
+	return all, err
+}
+
+// renew checks the claims of the leader before a renewal of its Lease, if it is time for that. It writes claims that are
+// missing: a user has deleted them. A check that fails without a conflict says nothing for a while: whether the API server
+// answers is for the renewal to show. But a process that was paused may have lost its claims, and a Lease that a user has
+// deleted has kept no other hub away.
+func (l *Lock) renew(ctx context.Context, deleted bool) error {
+	if !l.due() && !deleted && l.told == (Conflict{}) {
+		return nil
+	}
+	trust := !deleted && l.options.Clock.Since(l.checked) < l.options.Lease/trusted
+	all, err := l.check(ctx)
+	var conflict *Conflict
+	switch {
+	case errors.As(err, &conflict):
 		l.note(err)
+		l.options.Lost(conflict)
+		return err
+	case err != nil && trust:
+		return nil
+	case err != nil:
 		return err
 	}
-	if err != nil {
-		return nil // It is tried again with the next renewal, which also shows whether the API server answers.
-	}
-	l.checked = l.clock.Now()
+	l.note(nil)
 	for _, namespace := range l.claims.namespaces {
 		if claim := all[namespace]; claim == nil || holder(claim) != l.claims.hub {
-			_ = l.claims.write(ctx, namespace, claim) // A claim of a hub that does not lead. See above for an error.
+			_ = l.claims.write(ctx, namespace, claim) // The next check tries again.
 		}
 	}
 	return nil
@@ -149,9 +208,9 @@ func (l *Lock) note(err error) {
 	switch {
 	case errors.As(err, &conflict) && *conflict != l.told:
 		l.told = *conflict
-		l.tell(conflict)
+		l.options.Tell(conflict)
 	case err == nil && l.told != Conflict{}:
 		l.told = Conflict{}
-		l.tell(nil)
+		l.options.Tell(nil)
 	}
 }

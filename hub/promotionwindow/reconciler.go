@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -59,7 +60,10 @@ type Options struct {
 	Recorder events.EventRecorder
 	// Registerer of the metrics; not registered if nil.
 	Registerer prometheus.Registerer
-	Clock      clock.PassiveClock
+	// Shared: other hubs, which serve other namespaces, write the same statuses. None of them knows all Pipelines that a
+	// window selects.
+	Shared bool
+	Clock  clock.PassiveClock
 }
 
 // Reconciler writes the statuses of PromotionWindows.
@@ -126,7 +130,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if equality.Semantic.DeepEqual(before.Status, w.Status) {
 		return ctrl.Result{RequeueAfter: next}, nil
 	}
-	if err := r.Client.Status().Patch(ctx, w, client.MergeFrom(before)); err != nil {
+	patch := client.MergeFrom(before)
+	if r.Shared {
+		patch = client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	}
+	if err := r.Client.Status().Patch(ctx, w, patch); r.Shared && apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: countAfter}, nil // Another hub was first, and reports.
+	} else if err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	r.report(ctx, before, w)
@@ -161,8 +171,11 @@ func (r *Reconciler) update(w *capstanv1.PromotionWindow, parsed *gate.ClusterWi
 	return min(max(change.Sub(now), time.Millisecond), checkEvery)
 }
 
-// count returns how many Pipelines a window selects.
+// count returns how many Pipelines a window selects; 0 if the hub does not know that.
 func (r *Reconciler) count(ctx context.Context, w *gate.ClusterWindow) (int32, error) {
+	if r.Shared {
+		return 0, nil
+	}
 	namespaces := map[string]labels.Set{}
 	if w.NeedsNamespace() {
 		var list corev1.NamespaceList
@@ -207,11 +220,14 @@ func (r *Reconciler) report(ctx context.Context, before, w *capstanv1.PromotionW
 	case !was && is:
 		emit(corev1.EventTypeNormal, ReasonValid, w.Status.Conditions[i].Message)
 	}
-	pipelines := fmt.Sprintf("it selects %d Pipelines", w.Status.Pipelines)
+	pipelines := fmt.Sprintf("; it selects %d Pipelines", w.Status.Pipelines)
+	if r.Shared {
+		pipelines = ""
+	}
 	switch {
 	case w.Status.Active && !before.Status.Active:
-		emit(corev1.EventTypeNormal, ReasonActivated, "the window is active; "+pipelines)
+		emit(corev1.EventTypeNormal, ReasonActivated, "the window is active"+pipelines)
 	case before.Status.Active && !w.Status.Active:
-		emit(corev1.EventTypeNormal, ReasonDeactivated, "the window is not active any more; "+pipelines)
+		emit(corev1.EventTypeNormal, ReasonDeactivated, "the window is not active any more"+pipelines)
 	}
 }

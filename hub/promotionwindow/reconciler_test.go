@@ -1,6 +1,7 @@
 package promotionwindow_test
 
 import (
+	"context"
 	"os"
 	"strings"
 	"testing"
@@ -76,6 +77,42 @@ func TestStatusIsWrittenAgain(t *testing.T) {
 	stop.Status.Active = false
 	g.Expect(c.Status().Update(ctx, stop)).To(Succeed())
 	again()
+}
+
+// outdated is a client whose Get returns an earlier version, as a cache may.
+type outdated struct {
+	client.Client
+	window *capstanv1.PromotionWindow
+}
+
+func (o outdated) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	o.window.DeepCopyInto(into.(*capstanv1.PromotionWindow))
+	return nil
+}
+
+// Of several hubs that share the management cluster, one reports that a window begins, and none counts the Pipelines of its
+// own namespaces.
+func TestShared(t *testing.T) {
+	g, ctx := NewWithT(t), t.Context()
+	c, err := client.New(management.Get(t).Config(), client.Options{Scheme: scheme(g)})
+	g.Expect(err).NotTo(HaveOccurred())
+	now := time.Now().Truncate(time.Second)
+	w := &capstanv1.PromotionWindow{ObjectMeta: metav1.ObjectMeta{Name: "shared"}, Spec: capstanv1.PromotionWindowSpec{WindowSpec: pipelinesv1.WindowSpec{
+		Type: pipelinesv1.DenyWindow, From: now.Add(-time.Hour).UTC().Format(time.RFC3339), Until: now.Add(time.Hour).UTC().Format(time.RFC3339),
+	}}}
+	g.Expect(c.Create(ctx, w)).To(Succeed())
+	created := w.DeepCopy()
+	recorder := events.NewFakeRecorder(10)
+	for _, reader := range []client.Client{c, outdated{c, created}, c} {
+		r := promotionwindow.New(promotionwindow.Options{Client: reader, Recorder: recorder, Shared: true, Clock: testclock.NewFakePassiveClock(now)})
+		_, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w)})
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	g.Expect(recorder.Events).To(HaveLen(1))
+	g.Expect(<-recorder.Events).To(HaveSuffix("the window is active"))
+	g.Expect(c.Get(ctx, client.ObjectKeyFromObject(w), w)).To(Succeed())
+	g.Expect(w.Status).To(And(HaveField("Active", true), HaveField("Pipelines", BeZero())))
+	g.Expect(c.Delete(ctx, w)).To(Succeed())
 }
 
 // A window says whether it is valid and active, when that changes, and how many Pipelines it selects; so

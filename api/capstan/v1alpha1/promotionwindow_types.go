@@ -81,7 +81,7 @@ type PromotionWindowStatus struct {
 	NextChangeTime *metav1.Time `json:"nextChangeTime,omitempty"`
 
 	// Pipelines that the window selects: those with at least one selected environment
-	// that is promoted into.
+	// that is promoted into. 0 if several hubs share the management cluster.
 	// +optional
 	Pipelines int32 `json:"pipelines"`
 }

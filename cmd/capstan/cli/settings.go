@@ -66,6 +66,7 @@ type settings struct {
 	level      string
 	encoding   string
 	logLevel   *logLevel
+	flags      *pflag.FlagSet
 	// podNamespace is the file with the namespace of the pod.
 	podNamespace string
 }
@@ -109,6 +110,7 @@ func (s *settings) register(f *pflag.FlagSet) {
 func (s *settings) registerProcess(f *pflag.FlagSet) {
 	o := &s.hub
 	f.SortFlags = false
+	s.flags = f
 	f.StringVar(&s.kubeconfig, "kubeconfig", "", "file with the credentials of the management cluster; when empty, the one that $KUBECONFIG names, else the pod's own service account")
 	f.StringSliceVar(&o.Namespaces, "namespace", o.Namespaces, "the only namespaces of the management cluster to serve, comma-separated, such as team-a,team-b; all when not set")
 	f.IntVar(&o.ManagementMaxObjects, watchers.MaxLocalObjectsFlag, o.ManagementMaxObjects, "maximum number of objects of one kind of the management cluster in memory, such as AWSMachines; a kind with more is not read; for each, a list may have 26 KiB and the memory 3.3 KiB")
@@ -266,6 +268,17 @@ func (s *settings) options() (hub.Options, error) {
 	}
 	o.Annotator.Namespace = s.home()
 	o.LeaderElectionNamespace = leaseNamespace(o)
+	if name := s.flags.Lookup("hub-name"); name != nil && o.LeaderElect && len(o.Namespaces) > 1 && !o.SharesCluster() {
+		refuse("namespace", "several namespaces need a hub with a name of its own: set --hub-name, such as east")
+	}
+	if s.flags.Changed("hub-name") && s.flags.Changed("namespace") && len(o.Namespaces) == 0 {
+		refuse("namespace", "the list is empty: name at least one namespace, or remove the flag for a hub that serves all")
+	}
+	for _, namespace := range o.ClusterSecretNamespaces {
+		if o.SharesCluster() && !slices.Contains(o.Namespaces, namespace) {
+			refuse(clusterSecretNamespacesFlag, "%s is not in --namespace: another hub may serve it", namespace)
+		}
+	}
 	if o.SharesCluster() && (len(validation.IsDNS1123Label(o.Eventing.Name)) > 0 || len(o.Eventing.Name) > maxSharingName) {
 		refuse("hub-name", "%q must consist of at most %d small letters, digits and hyphens, and begin and end with a letter or digit: with --namespace and --leader-elect, it is part of the name of a Lease", o.Eventing.Name, maxSharingName)
 	}

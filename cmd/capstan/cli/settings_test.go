@@ -205,13 +205,21 @@ func TestLeasesOfSeveralHubs(t *testing.T) {
 		{"--leader-elect --hub-name=east", false, "capstan-system"},
 		{"--leader-elect --namespace=team-a", false, "team-a"},
 		{"--leader-elect --namespace=team-a --hub-name=east", true, "capstan-system"},
-		{"--leader-elect --namespace=team-a,team-b", true, "capstan-system"},
+		{"--leader-elect --namespace=team-a,team-b --hub-name=east", true, "capstan-system"},
 		{"--namespace=team-a,team-b --hub-name=east", false, "capstan-system"},
 	} {
 		o, err := parse(t, strings.Fields(c.args)...).options()
 		g.Expect(err).NotTo(HaveOccurred(), c.args)
 		g.Expect(o.SharesCluster()).To(Equal(c.shares), c.args)
 		g.Expect(o.LeaderElectionNamespace).To(Equal(c.lease), c.args)
+	}
+	for args, want := range map[string]string{
+		"--leader-elect --namespace=team-a,team-b":     "--namespace: several namespaces need a hub with a name of its own: set --hub-name",
+		"--leader-elect --namespace= --hub-name=east":  "--namespace: the list is empty",
+		"--leader-elect --namespace=team-a --hub-name=east --cluster-secret-namespaces=team-a,team-b": "--cluster-secret-namespaces: team-b is not in --namespace",
+	} {
+		_, err := parse(t, strings.Fields(args)...).options()
+		g.Expect(err).To(MatchError(ContainSubstring(want)), args)
 	}
 	_, err := parse(t, "--hub-name=East.1").options()
 	g.Expect(err).NotTo(HaveOccurred(), "it is only the source of events")

@@ -22,6 +22,24 @@ chart's own context and the name of the template, which gets that context with t
 {{- $root := index . 0 -}}
 {{- $template := index . 1 -}}
 {{- if eq $root.Values.mode "hub" }}
+{{- if hasKey $root.Values.settings "namespace" }}
+{{- fail "settings.namespace is not allowed in mode hub: use hubs, which have the rights for their leases" }}
+{{- end }}
+{{- $names := dict }}
+{{- $serve := dict }}
+{{- range $root.Values.hubs }}
+{{- if hasKey $names .name }}
+{{- fail (printf "hubs: two hubs have the name %s" .name) }}
+{{- end }}
+{{- $_ := set $names .name true }}
+{{- $hub := . }}
+{{- range .namespaces }}
+{{- if hasKey $serve . }}
+{{- fail (printf "hubs: namespace %s is in the lists of %s and %s: one hub serves it" . (get $serve .) $hub.name) }}
+{{- end }}
+{{- $_ := set $serve . $hub.name }}
+{{- end }}
+{{- end }}
 {{- range $hub := $root.Values.hubs | default (list dict) }}
 {{- range $flag := list "namespace" "hub-name" }}
 {{- if and $hub (or (hasKey $root.Values.settings $flag) (hasKey ($hub.settings | default dict) $flag)) }}

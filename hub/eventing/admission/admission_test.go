@@ -390,8 +390,16 @@ func TestManyMistakes(t *testing.T) {
 	for i := range 50 {
 		b.Spec.Config = append(b.Spec.Config, eventingv1.ConfigEntry{fmt.Sprintf("key%d", i): {Raw: []byte("1")}})
 	}
-	found, err := validator{r, Warn}.ValidateCreate(t.Context(), b)
+	found, err := validator{registry: r, mode: Warn}.ValidateCreate(t.Context(), b)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(found).To(HaveLen(maxWarnings + 1))
 	g.Expect(found[maxWarnings]).To(Equal("and 31 more"))
+
+	// Of several hubs that share the webhooks, only the one that serves the namespace knows the settings.
+	b.Namespace = "team-b"
+	found, err = validator{registry: r, mode: Deny, namespaces: []string{"team-a"}}.ValidateCreate(t.Context(), b)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(found).To(BeEmpty())
+	_, err = validator{registry: r, mode: Deny, namespaces: []string{"team-a", "team-b"}}.ValidateCreate(t.Context(), b)
+	g.Expect(err).To(HaveOccurred())
 }

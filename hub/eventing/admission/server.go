@@ -34,8 +34,11 @@ type Options struct {
 	Keeper            *Keeper
 	CertFile, KeyFile string
 	// Scheme contains EventingBackends.
-	Scheme     *runtime.Scheme
-	Registry   *schema.Registry
+	Scheme   *runtime.Scheme
+	Registry *schema.Registry
+	// Namespaces whose EventingBackends are validated; all if there are none. Several hubs share the webhooks, and
+	// each has its own settings.
+	Namespaces []string
 	Validation Validation
 	Defaulting Defaulting
 	Logger     logr.Logger
@@ -72,7 +75,7 @@ func (s *Server) Start(ctx context.Context) error {
 
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
-	for path, handler := range handlers(s.Scheme, s.Registry, s.Validation, s.Defaulting) {
+	for path, handler := range handlers(s.Options) {
 		mux.Handle("POST "+path, http.MaxBytesHandler(handler, maxBody))
 	}
 	return mux

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -73,16 +73,19 @@ func ParseDefaulting(s string) (Defaulting, error) {
 const maxWarnings = 20
 
 // handlers returns the handlers of both webhooks, by path.
-func handlers(scheme *runtime.Scheme, registry *schema.Registry, v Validation, d Defaulting) map[string]http.Handler {
+func handlers(o Options) map[string]http.Handler {
 	return map[string]http.Handler{
-		ValidatePath: admission.WithValidator(scheme, validator{registry, v}),
-		DefaultPath:  admission.WithDefaulter(scheme, defaulter{registry, d}),
+		ValidatePath: admission.WithValidator(o.Scheme, validator{o.Registry, o.Validation, o.Namespaces}),
+		DefaultPath:  admission.WithDefaulter(o.Scheme, defaulter{o.Registry, o.Defaulting}),
 	}
 }
 
 type validator struct {
 	registry *schema.Registry
 	mode     Validation
+	// namespaces that the hub serves; all if there are none. Its settings say nothing of others: the status of an
+	// EventingBackend there has its mistakes.
+	namespaces []string
 }
 
 var _ admission.Validator[*eventingv1.EventingBackend] = validator{}
@@ -111,7 +114,7 @@ func (validator) ValidateDelete(context.Context, *eventingv1.EventingBackend) (a
 }
 
 func (v validator) answer(b *eventingv1.EventingBackend, invalid []eventingv1.ValidationError) (admission.Warnings, error) {
-	if len(invalid) == 0 {
+	if len(invalid) == 0 || len(v.namespaces) > 0 && !slices.Contains(v.namespaces, b.Namespace) {
 		return nil, nil
 	}
 	if v.mode == Deny {
