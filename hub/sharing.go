@@ -51,7 +51,7 @@ func leaseOf(hub string) string {
 	return LeaseName + "-" + hub
 }
 
-// sharing is the part of a hub that shares the management cluster with others. Its mutex is held for field access only.
+// sharing is the part of a hub that shares the management cluster with others.
 type sharing struct {
 	options  Options
 	log      logr.Logger
@@ -62,6 +62,7 @@ type sharing struct {
 	// lost receives the conflict that ends this process, which leads.
 	lost chan error
 
+	// mu guards lockedConflict.
 	mu             sync.Mutex
 	lockedConflict *claim.Conflict
 }

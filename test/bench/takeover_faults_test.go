@@ -81,15 +81,10 @@ func TestReplicasUnderFaults(t *testing.T) {
 			r.g.Expect(syscall.Kill(server, syscall.SIGSTOP)).To(Succeed())
 			pause(paused)
 			r.g.Expect(syscall.Kill(server, syscall.SIGCONT)).To(Succeed())
-			r.g.Eventually(func() bool {
-				for i, h := range []*hubProcess{first, second} { // Its Deployment starts one again that has ended.
-					if h.process.Err() != nil {
-						h.process = nil
-						*[]**hubProcess{&first, &second}[i] = r.replica()
-					}
-				}
-				return first.isLeader() != second.isLeader()
-			}).WithPolling(100 * time.Millisecond).Should(BeTrue())
+			r.g.Eventually(first.process.Ended()).Should(BeClosed(), "it could not renew its lease")
+			first.process = nil
+			first = r.replica() // As its Deployment does.
+			r.g.Eventually(func() bool { return first.isLeader() != second.isLeader() }).WithPolling(100 * time.Millisecond).Should(BeTrue())
 		})
 		r.g.Expect(p.stale).To(BeEmpty())
 		report(fmt.Sprintf("the API server is paused for %s: a change is shown after, at most", paused), p.worst.Seconds(), paused.Seconds()+10, "s")
