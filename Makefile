@@ -46,7 +46,7 @@ TEST_TIMEOUT ?= 60m
 export GORACE ?= atexit_sleep_ms=20
 # The slowest packages start first: a slow package that starts last runs alone and leaves a
 # core idle. `make test-times` prints the order.
-SLOWEST := ./test/promotions ./hub/annotator ./hub/instancestate ./test/bench ./test/faults ./strategy/pullrequest ./hub/instancestate/queue ./cmd/capstan/cli ./test/install ./hub ./hub/eventing/backend ./hub/eventing/outbox ./test/conformance ./watchers ./clusters ./hub/dashboard
+SLOWEST := ./test/promotions ./hub/dashboard ./hub/annotator ./hub/instancestate ./test/bench ./test/faults ./strategy/pullrequest ./hub/instancestate/queue ./cmd/capstan/cli ./test/install ./hub ./hub/eventing/backend ./hub/eventing/outbox ./test/conformance ./watchers ./clusters
 SOAK_TIMEOUT ?= 6h
 # The number of random histories of each property test in `make soak`; docs/testing.md has the
 # numbers of `make test`.

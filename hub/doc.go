@@ -10,9 +10,10 @@
 //
 // Start at hub.go. New has five steps, and each step has its files:
 //
-//  1. The manager (manager.go): the process, its lease, its health checks, and the cache of
-//     the hub's own objects (Pipelines, Promotions, ClusterConnections, EventingBackends,
-//     and the Events that the hub records).
+//  1. The manager (manager.go): the process, its lease (lease.go, and sharing.go for a hub that
+//     shares the management cluster with others), its health checks, and the cache of the hub's
+//     own objects (Pipelines, Promotions, ClusterConnections, EventingBackends, and the Events
+//     that the hub records).
 //  2. The stack (stack.go, kinds.go): the connections to clusters, the watchers over them,
 //     and the index of observations. There is one stack in a process, so each kind of a
 //     cluster is watched once, even if several parts read it.
@@ -56,6 +57,7 @@
 //     and to the API server.
 //   - hub/dashboard serves the pages. The content of a page is the pure package
 //     hub/dashboard/view.
+//   - hub/claim keeps two hubs of one management cluster from serving one namespace.
 //   - hub/diagnostics serves profiles, the log level and the state of the process.
 //   - hub/dryrun is the gate that sends only reads and a few writes.
 //   - internal/secretwatch wakes reconcilers, and connections, when a Secret changes.
