@@ -214,8 +214,8 @@ func TestLeasesOfSeveralHubs(t *testing.T) {
 		g.Expect(o.LeaderElectionNamespace).To(Equal(c.lease), c.args)
 	}
 	for args, want := range map[string]string{
-		"--leader-elect --namespace=team-a,team-b":     "--namespace: several namespaces need a hub with a name of its own: set --hub-name",
-		"--leader-elect --namespace= --hub-name=east":  "--namespace: the list is empty",
+		"--leader-elect --namespace=team-a,team-b":                                                    "--namespace: several namespaces need a hub with a name of its own: set --hub-name",
+		"--leader-elect --namespace= --hub-name=east":                                                 "--namespace: the list is empty",
 		"--leader-elect --namespace=team-a --hub-name=east --cluster-secret-namespaces=team-a,team-b": "--cluster-secret-namespaces: team-b is not in --namespace",
 	} {
 		_, err := parse(t, strings.Fields(args)...).options()
