@@ -79,7 +79,7 @@ type writer struct {
 		queue map[multicluster.ClusterName]queued
 		// found are objects of an earlier hub that were not needed yet.
 		found map[multicluster.ClusterName]*capstanv1.ClusterConnection
-		// written are the last known objects. They are not changed.
+		// written are the last known objects.
 		written map[multicluster.ClusterName]*capstanv1.ClusterConnection
 	}
 }

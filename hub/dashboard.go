@@ -165,7 +165,7 @@ func leaseReader(from client.Reader, o Options) func(context.Context) (dashboard
 	if err != nil || !o.LeaderElect {
 		return nil
 	}
-	at := client.ObjectKey{Namespace: namespace, Name: leaseOf(o.hubName())}
+	at := client.ObjectKey{Namespace: namespace, Name: o.leaseName()}
 	return func(ctx context.Context) (dashboard.Lease, error) {
 		var lease coordinationv1.Lease
 		if err := from.Get(ctx, at, &lease); err != nil {

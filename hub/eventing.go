@@ -21,11 +21,12 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/publisher"
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 	"github.com/capstan-hub/capstan/internal/collectors"
+	"github.com/capstan-hub/capstan/internal/hubname"
 )
 
 const (
 	// DefaultName is the default of Eventing.Name.
-	DefaultName = "capstan"
+	DefaultName = hubname.Default
 
 	// publisherDrain is shorter than shutdownGrace, to leave time for the rest of the hub.
 	publisherDrain = 15 * time.Second

@@ -177,7 +177,7 @@ func New(o Options) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	mgr, err := newManager(o, leaseOf(o.hubName()), sharing)
+	mgr, err := newManager(o, o.leaseName(), sharing)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/claim"
 	"github.com/capstan-hub/capstan/hub/dashboard"
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
+	"github.com/capstan-hub/capstan/internal/hubname"
 )
 
 // Reasons of Events about the Lease of a hub that shares the management cluster.
@@ -35,7 +36,7 @@ func (o *Options) SharesCluster() bool {
 	return o.LeaderElect && len(o.Namespaces) > 0 && cmp.Or(o.Eventing.Name, DefaultName) != DefaultName
 }
 
-// hubName returns the name by which the hub is told from others of the management cluster.
+// hubName returns the name that distinguishes the hub from others of the management cluster.
 func (o *Options) hubName() string {
 	if !o.SharesCluster() {
 		return DefaultName
@@ -43,13 +44,8 @@ func (o *Options) hubName() string {
 	return o.Eventing.Name
 }
 
-// leaseOf returns the name of the Lease of a hub.
-func leaseOf(hub string) string {
-	if hub == DefaultName {
-		return LeaseName
-	}
-	return LeaseName + "-" + hub
-}
+// leaseName returns the name of the hub's Lease.
+func (o *Options) leaseName() string { return hubname.Of(LeaseName, o.hubName()) }
 
 // sharing is the part of a hub that shares the management cluster with others.
 type sharing struct {
@@ -89,8 +85,8 @@ func newSharing(o Options) (*sharing, error) {
 func (s *sharing) claiming(lock *resourcelock.LeaseLock) resourcelock.Interface {
 	s.lock = lock
 	return claim.New(lock, claim.Options{
-		Hub: s.options.hubName(), LeaseOf: leaseOf, AllLease: LeaseName, Lease: s.options.LeaderElectionLease, Namespaces: s.options.Namespaces,
-		DashboardURL: s.options.Dashboard.URL, Tell: s.tell, Clock: s.options.Clock,
+		Hub: s.options.hubName(), AllLease: LeaseName, Lease: s.options.LeaderElectionLease, Namespaces: s.options.Namespaces,
+		DashboardURL: s.options.Dashboard.URL, Report: s.report, Clock: s.options.Clock,
 		Lost: func(c *claim.Conflict) {
 			select {
 			case s.lost <- c:
@@ -119,8 +115,8 @@ func (s *sharing) until(ctx context.Context) (context.Context, func() error) {
 	}
 }
 
-// tell says that another hub serves a namespace of this one, or that this is over.
-func (s *sharing) tell(c *claim.Conflict) {
+// report says that another hub serves a namespace of this one, or that this is over.
+func (s *sharing) report(c *claim.Conflict) {
 	s.mu.Lock()
 	s.lockedConflict = c
 	s.mu.Unlock()

@@ -15,6 +15,8 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
+
+	"github.com/capstan-hub/capstan/internal/hubname"
 )
 
 const (
@@ -54,7 +56,6 @@ type claims struct {
 	hub        string
 	namespaces []string
 	dashboard  string
-	leaseOf    func(hub string) string
 	allLease   string
 	in         string // The namespace of the Leases, for messages.
 	lease      time.Duration
@@ -137,13 +138,13 @@ func (c *claims) check(ctx context.Context) (existingClaims, error) {
 		other := holder(claim)
 		leads, known := judged[other]
 		if !known {
-			if leads, err = c.leads(ctx, c.leaseOf(other)); err != nil {
+			if leads, err = c.leads(ctx, hubname.Of(c.allLease, other)); err != nil {
 				return nil, err
 			}
 			judged[other] = leads
 		}
 		if leads {
-			return nil, &Conflict{Namespace: namespace, Hub: other, Lease: c.in + "/" + c.leaseOf(other)}
+			return nil, &Conflict{Namespace: namespace, Hub: other, Lease: c.in + "/" + hubname.Of(c.allLease, other)}
 		}
 	}
 	return all, nil

@@ -70,24 +70,24 @@ func (p *place) leaseLock(name, identity string) *resourcelock.LeaseLock {
 type replica struct {
 	resourcelock.Interface
 
-	mu         sync.Mutex
-	lockedTold []string
-	// lockedLost is how often it was told to end.
+	mu             sync.Mutex
+	lockedReported []string
+	// lockedLost counts the calls of Options.Lost.
 	lockedLost int
 }
 
 func (p *place) replica(hub, identity string, namespaces ...string) *replica {
 	r := &replica{}
 	r.Interface = claim.New(p.leaseLock(leaseOf(hub), identity), claim.Options{
-		Hub: hub, LeaseOf: leaseOf, AllLease: allLease, Lease: lease, Namespaces: namespaces, DashboardURL: "https://" + hub + ".example.com",
-		Tell: func(c *claim.Conflict) {
+		Hub: hub, AllLease: allLease, Lease: lease, Namespaces: namespaces, DashboardURL: "https://" + hub + ".example.com",
+		Report: func(c *claim.Conflict) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			if c == nil {
-				r.lockedTold = append(r.lockedTold, "")
+				r.lockedReported = append(r.lockedReported, "")
 				return
 			}
-			r.lockedTold = append(r.lockedTold, c.Error())
+			r.lockedReported = append(r.lockedReported, c.Error())
 		},
 		Lost: func(*claim.Conflict) {
 			r.mu.Lock()
@@ -105,10 +105,10 @@ func (r *replica) lost() int {
 	return r.lockedLost
 }
 
-func (r *replica) told() []string {
+func (r *replica) reports() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append([]string{}, r.lockedTold...)
+	return append([]string{}, r.lockedReported...)
 }
 
 // acquire writes the lease, as the election does when it is free, or held by the replica.
@@ -167,7 +167,7 @@ func TestClaimedTwice(t *testing.T) {
 			p.g.Expect(p.hubs()).To(Equal([]claim.Hub{{Name: "east", Namespaces: []string{"a", "b"}, Dashboard: "https://east.example.com"}}))
 
 			p.refused(west)
-			p.g.Expect(west.told()).To(ConsistOf(fmt.Sprintf("namespace b is served by hub east (Lease %s/capstan-hub-east): this hub does not act until b is in --namespace of one hub only", p.namespace)))
+			p.g.Expect(west.reports()).To(ConsistOf(fmt.Sprintf("namespace b is served by hub east (Lease %s/capstan-hub-east): this hub does not act until b is in --namespace of one hub only", p.namespace)))
 			_, err := p.client.CoordinationV1().Leases(p.namespace).Get(t.Context(), leaseOf("west"), metav1.GetOptions{})
 			p.g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "it does not hold its own lease")
 
@@ -175,7 +175,7 @@ func TestClaimedTwice(t *testing.T) {
 			p.g.Expect(end(t.Context(), east)).To(Succeed())
 			p.g.Eventually(func() error { return acquire(t.Context(), west) }).Should(Succeed())
 			p.g.Expect(time.Since(ended)).To(BeNumerically(">", lease-500*time.Millisecond), "a standby of the first hub could lead again")
-			p.g.Expect(west.told()).To(HaveLen(2))
+			p.g.Expect(west.reports()).To(HaveLen(2))
 			p.g.Expect(p.hubs()).To(ContainElement(claim.Hub{Name: "west", Namespaces: []string{"b", "c"}, Dashboard: "https://west.example.com"}))
 			if name == "released" {
 				p.g.Expect(p.hubs()).To(HaveLen(1), "the first hub has ended")
@@ -211,13 +211,13 @@ func TestAllNamespaces(t *testing.T) {
 	all, east := p.leaseLock(allLease, "all"), p.replica("east", "e1", "a")
 	p.g.Expect(acquire(t.Context(), all)).To(Succeed())
 	p.refused(east)
-	p.g.Expect(east.told()).To(ConsistOf(ContainSubstring("a hub without --hub-name leads (Lease " + p.namespace + "/capstan-hub) and may serve all namespaces")))
+	p.g.Expect(east.reports()).To(ConsistOf(ContainSubstring("a hub without --hub-name leads (Lease " + p.namespace + "/capstan-hub) and may serve all namespaces")))
 
 	released := time.Now()
 	p.g.Expect(release(t.Context(), all)).To(Succeed())
 	p.g.Eventually(func() error { return acquire(t.Context(), east) }).Should(Succeed())
 	p.g.Expect(time.Since(released)).To(BeNumerically(">", lease-500*time.Millisecond), "a standby of the hub of all could lead")
-	p.g.Expect(east.told()).To(HaveLen(2))
+	p.g.Expect(east.reports()).To(HaveLen(2))
 
 	p.g.Expect(acquire(t.Context(), all)).To(Succeed())
 	var conflict *claim.Conflict
@@ -229,7 +229,7 @@ func TestAllNamespaces(t *testing.T) {
 	p.g.Expect(east.lost()).To(BeNumerically(">", 0), "it ends at once")
 }
 
-// TestConflictThatEnds: a replica that stands by tells a conflict only while there is one, also when another replica of
+// TestConflictThatEnds: a replica that stands by reports a conflict only while there is one, also when another replica of
 // its hub leads meanwhile.
 func TestConflictThatEnds(t *testing.T) {
 	t.Parallel()
@@ -237,16 +237,16 @@ func TestConflictThatEnds(t *testing.T) {
 	west, first, second := p.replica("west", "w1", "a"), p.replica("east", "e1", "a"), p.replica("east", "e2", "a")
 	p.g.Expect(acquire(t.Context(), west)).To(Succeed())
 	p.refused(first)
-	p.g.Expect(first.told()).To(HaveLen(1))
+	p.g.Expect(first.reports()).To(HaveLen(1))
 	p.g.Expect(release(t.Context(), west)).To(Succeed())
 	p.g.Eventually(func() error { return acquire(t.Context(), second) }).Should(Succeed())
 	p.g.Eventually(func() []string {
 		p.g.Expect(acquire(t.Context(), second)).To(Succeed())
 		_, _, err := first.Get(t.Context())
 		p.g.Expect(err).NotTo(HaveOccurred())
-		return first.told()
+		return first.reports()
 	}).Should(HaveLen(2))
-	p.g.Expect(first.told()[1]).To(BeEmpty())
+	p.g.Expect(first.reports()[1]).To(BeEmpty())
 }
 
 // TestPaused: a leader whose process was paused for longer than its lease does not go on with a namespace that another

@@ -30,8 +30,7 @@ const (
 type Options struct {
 	// Hub is the name of the hub.
 	Hub string
-	// LeaseOf returns the name of a hub's Lease. AllLease is that of a hub without a name.
-	LeaseOf  func(hub string) string
+	// AllLease is the name of the Lease of a hub without a name; that of another hub follows from it.
 	AllLease string
 	// Lease is how long the hub's Lease is valid.
 	Lease time.Duration
@@ -39,8 +38,8 @@ type Options struct {
 	Namespaces []string
 	// DashboardURL is where browsers open the hub's dashboard; empty if it is not known.
 	DashboardURL string
-	// Tell is called with each change of what keeps the hub from acting; nil when that is over.
-	Tell func(*Conflict)
+	// Report is called with each change of what keeps the hub from acting; nil when that is over.
+	Report func(*Conflict)
 	// Lost is called on the leader when another hub serves one of its namespaces: it must end at once.
 	Lost  func(*Conflict)
 	Clock clock.WithTicker
@@ -55,7 +54,8 @@ type Lock struct {
 	// held: this replica leads. checked is when its claims, or those in its way, were last read.
 	held    bool
 	checked time.Time
-	told    Conflict
+	// reported is the conflict that was last reported; zero if it is over.
+	reported Conflict
 }
 
 // New returns a Lock around the lock of the hub's Lease.
@@ -65,13 +65,13 @@ func New(lock *resourcelock.LeaseLock, o Options) *Lock {
 		LeaseLock: lock, options: o,
 		claims: claims{
 			leases: lock.Client.Leases(lock.LeaseMeta.Namespace), hub: o.Hub, namespaces: o.Namespaces, dashboard: o.DashboardURL,
-			leaseOf: o.LeaseOf, allLease: o.AllLease, in: lock.LeaseMeta.Namespace, lease: o.Lease, clock: o.Clock, seen: map[string]sighting{},
+			allLease: o.AllLease, in: lock.LeaseMeta.Namespace, lease: o.Lease, clock: o.Clock, seen: map[string]sighting{},
 		},
 	}
 }
 
 // Get implements resourcelock.Interface. A standby observes meanwhile what is in its hub's way, so that it need not wait
-// once it may lead, and so that a conflict that another replica has told is not told for ever.
+// once it may lead, and so that it reports the end of a conflict, too.
 func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	if !l.held && l.due() {
 		_, err := l.check(ctx)
@@ -177,7 +177,7 @@ func (l *Lock) check(ctx context.Context) (existingClaims, error) {
 // answers is for the renewal to show. But a process that was paused may have lost its claims, and a Lease that a user has
 // deleted has kept no other hub away.
 func (l *Lock) renew(ctx context.Context, deleted bool) error {
-	if !l.due() && !deleted && l.told == (Conflict{}) {
+	if !l.due() && !deleted && l.reported == (Conflict{}) {
 		return nil
 	}
 	trust := !deleted && l.options.Clock.Since(l.checked) < l.options.Lease/trusted
@@ -202,15 +202,15 @@ func (l *Lock) renew(ctx context.Context, deleted bool) error {
 	return nil
 }
 
-// note tells a change. An error that is no conflict changes nothing.
+// note reports a change. An error that is no conflict changes nothing.
 func (l *Lock) note(err error) {
 	var conflict *Conflict
 	switch {
-	case errors.As(err, &conflict) && *conflict != l.told:
-		l.told = *conflict
-		l.options.Tell(conflict)
-	case err == nil && l.told != Conflict{}:
-		l.told = Conflict{}
-		l.options.Tell(nil)
+	case errors.As(err, &conflict) && *conflict != l.reported:
+		l.reported = *conflict
+		l.options.Report(conflict)
+	case err == nil && l.reported != Conflict{}:
+		l.reported = Conflict{}
+		l.options.Report(nil)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/capstan-hub/capstan/hub/annotator/catalogue"
 	"github.com/capstan-hub/capstan/hub/annotator/publication"
+	"github.com/capstan-hub/capstan/internal/hubname"
 )
 
 const (
@@ -58,7 +59,7 @@ func (c nodeGroupChapter) play(ctx context.Context, s *stage) error {
 		return err
 	}
 	return s.await(ctx, "when EC2 listed the types of "+region+" is published for `capstan explain`", func(ctx context.Context) error {
-		state, err := publication.Read(ctx, c.management, hubNamespace, publication.DefaultHub)
+		state, err := publication.Read(ctx, c.management, hubNamespace, hubname.Default)
 		if err == nil && !slices.ContainsFunc(state.Regions, func(r catalogue.RegionState) bool { return r.Name == region && !r.Listed.IsZero() }) {
 			err = fmt.Errorf("ConfigMap %s has the regions %v", publication.Name, state.Regions)
 		}

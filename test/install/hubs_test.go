@@ -7,8 +7,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/capstan-hub/capstan/playground/controlplane"
 )
 
 const twoHubs = `
@@ -40,10 +38,7 @@ spec:
 func TestSeveralHubs(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	plane, err := controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("cluster-api", "helm-controller")})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { _ = plane.Stop() })
-	clone, typed := newShell(t, plane)
+	plane, clone, typed := newInstallation(t, "cluster-api", "helm-controller")
 	for name, content := range map[string]string{"two.yaml": twoHubs, "moved.yaml": movedTeam, "pipeline.yaml": onePipeline} {
 		g.Expect(os.WriteFile(filepath.Join(clone, name), []byte(content), 0o600)).To(Succeed())
 	}

@@ -52,10 +52,7 @@ func TestThePathsAreShort(t *testing.T) {
 func TestTheAnnotatorAlone(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	plane, err := controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("cluster-api", "cluster-api-provider-aws")})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { _ = plane.Stop() })
-	clone, typed := newShell(t, plane)
+	plane, clone, typed := newInstallation(t, "cluster-api", "cluster-api-provider-aws")
 	g.Expect(os.WriteFile(filepath.Join(clone, "group.yaml"), []byte(nodeGroup), 0o600)).To(Succeed())
 	typed("kubectl create namespace fleet; kubectl apply -f group.yaml")
 
@@ -133,10 +130,7 @@ spec:
 func TestKymasPath(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	plane, err := controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("cluster-api", "helm-controller")})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { _ = plane.Stop() })
-	clone, typed := newShell(t, plane)
+	plane, clone, typed := newInstallation(t, "cluster-api", "helm-controller")
 	typed("kubectl create namespace kyma-system; kubectl create namespace apps; kubectl create namespace dev; kubectl create namespace prod")
 	document, err := os.ReadFile(path("docs", "kyma.md"))
 	g.Expect(err).NotTo(HaveOccurred())
@@ -227,6 +221,16 @@ func follow(t *testing.T, document string, notTyped map[string]string, run func(
 		run(command)
 	}
 	g.Expect(left).To(BeEmpty(), "%s does not have these commands any more", document)
+}
+
+// newInstallation starts a management cluster with CRDs, and returns a shell for it as newShell does.
+func newInstallation(t *testing.T, crds ...string) (plane *controlplane.ControlPlane, clone string, typed func(string) string) {
+	t.Helper()
+	plane, err := controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs(crds...)})
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = plane.Stop() })
+	clone, typed = newShell(t, plane)
+	return plane, clone, typed
 }
 
 // startInstalled runs the program of a Deployment as its ServiceAccount and with its arguments, in place of a kubelet,

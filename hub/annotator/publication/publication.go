@@ -14,13 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-hub/capstan/hub/annotator/catalogue"
+	"github.com/capstan-hub/capstan/internal/hubname"
 )
 
 const (
 	// Name of the ConfigMap in the hub's namespace. The Roles that ship name it.
 	Name = "capstan-catalogue"
-	// DefaultHub is the hub that has the ConfigMap Name; NameOf has that of another one.
-	DefaultHub = "capstan"
 	// Key of the ConfigMap: a catalogue.State as JSON.
 	Key = "catalogue.json"
 	// Interval between two comparisons of the state.
@@ -31,10 +30,7 @@ const (
 
 // NameOf returns the name of the ConfigMap of a hub. Several hubs in a management cluster have the same namespace.
 func NameOf(hub string) string {
-	if hub == DefaultHub {
-		return Name
-	}
-	return Name + "-" + hub
+	return hubname.Of(Name, hub)
 }
 
 // Publisher publishes a state. It is a manager.Runnable for the leader.

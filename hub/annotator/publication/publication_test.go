@@ -19,6 +19,7 @@ import (
 
 	"github.com/capstan-hub/capstan/hub/annotator/catalogue"
 	"github.com/capstan-hub/capstan/hub/annotator/publication"
+	"github.com/capstan-hub/capstan/internal/hubname"
 	"github.com/capstan-hub/capstan/playground/controlplane"
 )
 
@@ -83,13 +84,13 @@ func TestOneWriteForEachTransition(t *testing.T) {
 		}
 	}
 	read := func() []catalogue.RegionState {
-		s, err := publication.Read(t.Context(), c, namespace, publication.DefaultHub)
+		s, err := publication.Read(t.Context(), c, namespace, hubname.Default)
 		g.Expect(err).NotTo(HaveOccurred())
 		return s.Regions
 	}
 	stop := lead()
 	pass()
-	_, err = publication.Read(t.Context(), c, namespace, publication.DefaultHub)
+	_, err = publication.Read(t.Context(), c, namespace, hubname.Default)
 	g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "an empty state creates nothing")
 	n.Store(0)
 	began := time.Date(2026, 1, 10, 10, 0, 0, 0, time.UTC)
