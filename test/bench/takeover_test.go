@@ -299,11 +299,10 @@ func leaseOf() time.Duration {
 
 // TestTakeOver: the leader is killed in a stream of changes, ends in order, and is replaced in a rolling update.
 func TestTakeOver(t *testing.T) {
-	kills := count(2, 3)
+	kills, lease, none := count(5, 3), leaseOf(), math.Inf(1)
 	if os.Getenv("CAPSTAN_SOAK") != "" {
-		kills = 100
+		kills, lease = 100, 10*time.Second // What follows a kill does not depend on the lease, and waiting for it is most of the time.
 	}
-	lease, none := leaseOf(), math.Inf(1)
 	r := newReplicas(t, count(20, 2000), count(2, 10), lease)
 	fleet := int64(len(r.clusters))
 	leader := r.replica().leads().ready()
@@ -311,7 +310,7 @@ func TestTakeOver(t *testing.T) {
 	standby := r.replica().ready()
 
 	var worst time.Duration
-	for range kills {
+	for i := range kills {
 		connections := r.answered(writesOfConnections)
 		p := r.during(func() {
 			leader.kill()
@@ -322,6 +321,7 @@ func TestTakeOver(t *testing.T) {
 		r.g.Expect(p.writes).To(BeNumerically("<=", p.changes+p.lines()), "more writes than changes")
 		r.g.Expect(r.answered(writesOfConnections)).To(Equal(connections), "ClusterConnections were written")
 		worst = max(worst, p.worst)
+		t.Logf("kill %d of %d: %d changes, %d writes of statuses; a change was shown after %s at most", i+1, kills, p.changes, p.writes, p.worst)
 		leader, standby = standby, r.replica().ready()
 	}
 	r.promotedOnce()

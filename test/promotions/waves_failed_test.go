@@ -1,10 +1,13 @@
 package promotions_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
@@ -125,4 +128,52 @@ func TestARollbackOfTheCanaryStopsTheLastWave(t *testing.T) {
 	g.Expect(w.sentTo("prod/rest")).NotTo(ContainElement("1.2"))
 	g.Expect(w.pipeline(ctx, "web").Status.Conditions).To(ContainElement(And(HaveField("Type", pipelinesv1.WavesDivergedCondition),
 		HaveField("Message", ContainSubstring(`canary runs 1.1 since 1.2 was rolled back there, and still in early;`)))))
+}
+
+// A user rolls the canary back after the hub has claimed the promotion into the last wave, and before it sends: nothing is sent.
+// The wave between them, which is the source, still runs the revision.
+func TestARollbackOfTheCanaryBeforeTheStepIntoTheLastWave(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := wavesOf(t, rings(), threeRings())
+	everywhere := []string{"eu-0", "eu-1", "eu-2", "eu-3", "eu-4"}
+	for _, c := range everywhere {
+		w.runs(c, "1.1")
+		h.settle(ctx)
+	}
+	w.runs("dev", "1.2")
+	h.settle(ctx)
+	w.runs("eu-0", "1.2")
+	h.settle(ctx)
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Gates = frozen() })
+	w.runs("eu-1", "1.2")
+	w.runs("eu-2", "1.2")
+	h.settle(ctx)
+	w.expectPhase(ctx, g, "prod/rest", capstanv1.PhaseAwaitingGates)
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Gates = nil })
+
+	claimed := false
+	w.hub("hub", afterClaimOf("prod/rest", w.c, func() {
+		claimed = true
+		w.ask(ctx, "back", "prod/canary", "")
+		h.settlePipelines(ctx)
+		g.Expect(w.newest(ctx, "prod/canary").Spec.RollbackOf).NotTo(BeNil())
+	}), nil).settle(ctx)
+	g.Expect(claimed).To(BeTrue())
+	g.Expect(w.sentTo("prod/rest")).To(Equal([]string{"1.1"}))
+	g.Expect(w.newest(ctx, "prod/rest").Status).To(And(HaveField("Phase", capstanv1.PhaseSuperseded), HaveField("Reason", string(decision.SourceFailed))))
+}
+
+// afterClaimOf returns a client that calls do once: after an attempt of a promotion into an environment was claimed.
+func afterClaimOf(env string, c client.WithWatch, do func()) client.Client {
+	done := false
+	return interceptor.NewClient(c, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			err := c.SubResource(sub).Patch(ctx, o, patch, opts...)
+			if p, is := o.(*capstanv1.Promotion); is && err == nil && !done && p.Spec.Environment == env && p.Status.Attempt != nil {
+				done = true
+				do()
+			}
+			return err
+		},
+	})
 }
