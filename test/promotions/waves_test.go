@@ -109,9 +109,9 @@ func (w *world) wave(ctx context.Context, name string) *pipelinesv1.EnvironmentS
 	return status
 }
 
-// A revision goes through the waves one after the other. Each is a promotion of its own; the whole environment shows how far
-// it is.
-func TestWavesFollowEachOther(t *testing.T) {
+// G40: a revision goes through the waves one after the other, and a wave waits for all of the one before. Each is a promotion of
+// its own; the whole environment shows how far it is.
+func TestG40WavesFollowEachOther(t *testing.T) {
 	t.Parallel()
 	g, ctx, w, h := wavesOf(t, rings(), threeRings())
 	w.expectPhase(ctx, g, "prod/canary", capstanv1.PhaseAwaitingRollout)
@@ -127,7 +127,7 @@ func TestWavesFollowEachOther(t *testing.T) {
 	whole := w.counts(ctx)
 	g.Expect(whole).To(And(HaveField("Targets", int32(5)), HaveField("Ready", int32(1)), HaveField("Revision", "1.1"), HaveField("Message", "1.1: canary; 1.0: early, rest")))
 
-	w.runs("eu-1", "1.1") // G40: one of two still shows the old revision, ready.
+	w.runs("eu-1", "1.1") // One of two still shows the old revision, ready.
 	h.settle(ctx)
 	h.live(ctx, 2*time.Hour, 10*time.Minute)
 	g.Expect(w.into(ctx, "prod/rest")).To(BeEmpty())
