@@ -170,7 +170,7 @@ generate: $(BIN)/controller-gen controlplane crds crds-old helm ## Generate deep
 	@$(GO) generate ./...
 
 .PHONY: bench
-bench: controlplane crds crds-old ## Measure the budgets and run all benchmarks, one package at a time: half an hour
+bench: controlplane crds crds-old ## Measure the budgets and run all benchmarks, one package at a time: an hour
 	@$(GO) test ./test/bench -full -v -count=1 -timeout $(SOAK_TIMEOUT) 2>&1 | { grep -E '^(\||FAIL|---|ok|.*(CPUs|not within))' || true; }
 	@$(GO) test -run '^$$' -bench . -benchmem -p 1 -timeout $(SOAK_TIMEOUT) $(PKG) $(FLAGS) | { grep -vE 'no test files|^PASS$$' || true; }
 
