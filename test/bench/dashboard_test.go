@@ -85,9 +85,9 @@ func TestDashboard(t *testing.T) {
 	after, _ := d.watched(s, h, viewers, people, "2.0.0")
 	report(fmt.Sprintf("%d viewers of the fleet, the matrix and single clusters: live heap and stacks", viewers), float64(after.Live-before.Live)/mib, 50, "MiB")
 	report("the same, resident", float64(after.Resident-before.Resident)/mib, 50, "MiB")
-	// An unrealistic case: each viewer has an address of its own that shows everything, so
+	// An unrealistic case: each viewer has an address of its own, with a tab that the page does not have, so
 	// that no page is shared.
-	alone := func(i int) string { return []string{"/pipelines", "/"}[i%2] + fmt.Sprintf("?page=%d", i+2) }
+	alone := func(i int) string { return []string{"/pipelines", "/"}[i%2] + fmt.Sprintf("?tab=%d", i) }
 	after, later := d.watched(s, h, viewers, alone, "3.0.0")
 	report(fmt.Sprintf("%d viewers at addresses of their own: live heap and stacks", viewers), float64(after.Live-before.Live)/mib, 50, "MiB")
 	report("the same, first byte of their first requests: p99", quantile(later, 0.99), 100, "ms")
