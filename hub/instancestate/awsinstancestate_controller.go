@@ -111,8 +111,8 @@ type delivery interface {
 	Ack()
 	// Retry makes SQS deliver the message again, with a growing delay.
 	Retry()
-	// Release makes SQS deliver the message again soon, to any reader.
-	Release()
+	// Release makes SQS deliver the message again soon, to any reader, but not before a time.
+	Release(atLeast time.Duration)
 }
 
 // keepUnknown is how long after its receipt by SQS an urgent event of an unknown object is

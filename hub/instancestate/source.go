@@ -113,7 +113,7 @@ func newSource(r *Labeler, of *eventingv1.EventingBackend, config schema.Config,
 		Claim:              func() error { return r.sources.claim(made) },
 		Handler: func(ctx context.Context, d *queue.Delivery) {
 			if r.sources.claim(made) != nil {
-				d.Release() // It was received for another source.
+				d.Release(0) // It was received for another source.
 				return
 			}
 			if d.More {

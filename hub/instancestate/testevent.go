@@ -25,7 +25,7 @@ func (r *Labeler) test(from origin, m message.Message, sent time.Time, received 
 		received.Ack()
 		return
 	case r.sources.get(of.name) != of || !r.leads():
-		received.Release()
+		received.Release(0)
 		return
 	}
 	found := eventingv1.ReceivedTest{ID: m.TestID, Account: m.Event.Account, Region: m.Event.Region}
@@ -33,7 +33,8 @@ func (r *Labeler) test(from origin, m message.Message, sent time.Time, received 
 		found.Note = fmt.Sprintf("accounts does not list %s: other events of this account are not accepted", found.Account)
 	}
 	if !of.record(found) {
-		received.Release()
+		// A release without a delay would come back at once, until the delays have grown to minutes.
+		received.Release(testEvery)
 		return
 	}
 	r.metrics.ignored.WithLabelValues(from.source, m.Reason).Inc()

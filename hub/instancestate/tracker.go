@@ -1,6 +1,9 @@
 package instancestate
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // outcome of a fact. The outcome of a message is the worst of its facts.
 type outcome int
@@ -45,7 +48,7 @@ func (t *tracker) done(o outcome) {
 	case acknowledged:
 		t.received.Ack()
 	case released:
-		t.received.Release()
+		t.received.Release(0)
 	case failed:
 		t.received.Retry()
 	}
@@ -61,4 +64,4 @@ func (noDelivery) Ack() {}
 func (noDelivery) Retry() {}
 
 // Release implements delivery.
-func (noDelivery) Release() {}
+func (noDelivery) Release(time.Duration) {}

@@ -310,7 +310,6 @@ func (w *world) usual() {
 	w.create(object("cluster.x-k8s.io/"+w.core, "Cluster", w.namespace, "c", map[string]any{"infrastructureRef": w.ref(infra, "AWSCluster", "c-x7k2p")}))
 }
 
-// machine is an AWSMachine of the Cluster "c"; without an id it has no instance yet.
 // owned returns an AWSMachine, which is not created yet, and the Machine that owns it.
 func (w *world) owned(name, id string) (m, owner *unstructured.Unstructured) {
 	w.Helper()
@@ -323,6 +322,7 @@ func (w *world) owned(name, id string) (m, owner *unstructured.Unstructured) {
 	return m, owner
 }
 
+// machine is an AWSMachine of the Cluster "c"; without an id it has no instance yet.
 func (w *world) machine(name, id string) *unstructured.Unstructured {
 	spec := map[string]any{"instanceType": "m5.large"}
 	if id != "" {

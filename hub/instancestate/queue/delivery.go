@@ -52,9 +52,11 @@ func (d *Delivery) Ack() {
 func (d *Delivery) Retry() { d.giveBack(Retried, retryAfter(d.Receives)) }
 
 // Release makes SQS deliver the message again to any reader, as this reader cannot handle
-// it. The first deliveries have no delay. Then the delay grows with Receives, in case no
-// reader can handle it.
-func (d *Delivery) Release() { d.giveBack(Released, releaseAfter(d.Receives)) }
+// it. The first deliveries have no delay but atLeast, in whole seconds, during which no reader
+// can handle it. Then the delay grows with Receives, in case no reader can handle it at all.
+func (d *Delivery) Release(atLeast time.Duration) {
+	d.giveBack(Released, max(atLeast, releaseAfter(d.Receives)))
+}
 
 // giveBack makes the message visible to all readers after a delay.
 func (d *Delivery) giveBack(as Count, after time.Duration) {

@@ -8,8 +8,8 @@
 // exactly one of Ack, Retry and Release, at any time and from any goroutine. The Consumer
 // deletes a message only after Ack. Until then it keeps the message invisible, for any
 // time. After Retry, SQS delivers the message again with a growing delay. After Release it
-// does so too, at first without a delay. With either, twenty receives of a message take
-// more than three hours. A Handler that panics causes a Retry.
+// does so too, at first without a delay or with the one that the Handler asks for. With either,
+// twenty receives of a message take more than three hours. A Handler that panics causes a Retry.
 //
 // Only a message that cannot be decoded is dead-lettered by the Consumer: by the queue's
 // redrive policy if it has one, else by a send to the configured queue. Without either, the

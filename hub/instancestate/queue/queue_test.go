@@ -293,7 +293,14 @@ func TestRetryBacksOff(t *testing.T) {
 func TestReleaseBacksOff(t *testing.T) {
 	t.Parallel()
 	waits := []time.Duration{0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512}
-	backsOff(t, (*queue.Delivery).Release, waits)
+	backsOff(t, func(d *queue.Delivery) { d.Release(0) }, waits)
+}
+
+// A message that no reader can handle for two seconds is not received before that.
+func TestReleaseAtLeast(t *testing.T) {
+	t.Parallel()
+	waits := []time.Duration{2, 2, 2, 2, 2, 4}
+	backsOff(t, func(d *queue.Delivery) { d.Release(2 * time.Second) }, waits)
 }
 
 // With a redrive policy, SQS itself moves malformed messages, and no others.
