@@ -106,6 +106,9 @@ func sentence(p *capstanv1.Promotion, why decision.PhaseReason) string {
 	case decision.PipelineDeleted:
 		return fmt.Sprintf("Pipeline %s was deleted, or re-created under another UID", p.Spec.Pipeline.Name)
 	case decision.EnvironmentRemoved:
+		if wave := p.Spec.Wave; wave != nil {
+			return fmt.Sprintf("environment %q of Pipeline %s was removed, or no cluster is in its wave %q any more", wave.Environment, p.Spec.Pipeline.Name, wave.Name)
+		}
 		return fmt.Sprintf("environment %q was removed from Pipeline %s", env, p.Spec.Pipeline.Name)
 	case decision.PromotionRemoved:
 		return fmt.Sprintf("the promotion into environment %q was removed from Pipeline %s", env, p.Spec.Pipeline.Name)

@@ -53,4 +53,8 @@ func TestSentences(t *testing.T) {
 	p.Spec.Rejection = &capstanv1.Rejection{By: "bob", Comment: "not on a Friday"}
 	g.Expect(sentence(p, decision.RejectedByUser)).To(Equal(`rejected by bob: not on a Friday; the hub promotes into environment "staging" again when there is a new revision, or when spec.retry is raised`))
 	g.Expect(sentence(p, decision.CarriedOut)).To(Equal(`waiting for every target of "staging" to run 1.1.0`))
+	p.Spec.Pipeline.Name = "app"
+	g.Expect(sentence(p, decision.EnvironmentRemoved)).To(Equal(`environment "staging" was removed from Pipeline app`))
+	p.Spec.Environment, p.Spec.Wave = "prod/canary", &capstanv1.PromotionWave{Environment: "prod", Name: "canary"}
+	g.Expect(sentence(p, decision.EnvironmentRemoved)).To(Equal(`environment "prod" of Pipeline app was removed, or no cluster is in its wave "canary" any more`))
 }
