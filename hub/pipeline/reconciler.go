@@ -117,7 +117,7 @@ type Reconciler struct {
 	dry    dryRuns
 	// outdated are the Pipelines that are served by another CRD.
 	outdated sync.Map
-	// observed: Pipeline → UID of the one whose status this process has updated.
+	// observed: Pipeline → observedAs, of those whose status this process has updated.
 	observed sync.Map
 	// wake enqueues other Pipelines. SetupWithManager sets it.
 	wake func([]types.NamespacedName)
@@ -231,7 +231,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.writeStatus(ctx, p, status, seen.clusterFault()); err != nil {
 		return r.requeueOnConflict(ctx, p, err)
 	}
-	r.observed.Store(key, p.UID)
+	r.observed.Store(key, observedAs{p.UID, r.standing(p, seen)})
 	expires, err := r.promote(ctx, p, seen, cached, found)
 	result, err := r.requeueOnConflict(ctx, p, err)
 	if err != nil || !result.IsZero() {
@@ -288,11 +288,21 @@ func (r *Reconciler) requeueOnConflict(ctx context.Context, p *pipelinesv1.Pipel
 	return ctrl.Result{}, err
 }
 
+// observedAs says which Pipeline was observed, by its UID, except the environments whose stored status stands.
+type observedAs struct {
+	uid    types.UID
+	stands []string
+}
+
 // Observed returns whether this process has written its observations to the status of the
-// Pipeline. Otherwise the status has the observations of an earlier process.
-func (r *Reconciler) Observed(key types.NamespacedName, uid types.UID) bool {
-	of, observed := r.observed.Load(key)
-	return observed && of == uid
+// Pipeline. Otherwise the status has the observations of an earlier process, and so it has of
+// the environments that stand.
+func (r *Reconciler) Observed(key types.NamespacedName, uid types.UID) (stands []string, observed bool) {
+	of, _ := r.observed.Load(key)
+	if as, is := of.(observedAs); is && as.uid == uid {
+		return as.stands, true
+	}
+	return nil, false
 }
 
 func (r *Reconciler) forget(key types.NamespacedName) {

@@ -37,9 +37,10 @@ func (r *Reconciler) reportTransitions(ctx context.Context, before, after *pipel
 		}
 		logger(ctx).Info("condition changed", "condition", kind, "status", now.Status, "reason", now.Reason, "message", now.Message)
 		severity, reason := eventOf(after, now, clusterFault)
+		_, observed := r.Observed(client.ObjectKeyFromObject(after), after.UID)
 		unknown := old == nil || old.Status == metav1.ConditionUnknown
 		if unknown && (reason == reasonUpdated || reason == reasonGetClusterError && now.Reason == pipelinesv1.TargetNotReadableReason) &&
-			after.CreationTimestamp.Time.Before(r.began) && !r.Observed(client.ObjectKeyFromObject(after), after.UID) {
+			after.CreationTimestamp.Time.Before(r.began) && !observed {
 			continue
 		}
 		if reason != "" {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -115,9 +114,16 @@ func (r *Reconciler) stands(p *pipelinesv1.Pipeline, seen []observation) bool {
 	return earlyOf(seen) > 0 && p.Status.ObservedGeneration == p.Generation && r.tookOver()
 }
 
-// anyStands returns whether the stored status of an environment stands.
-func (r *Reconciler) anyStands(p *pipelinesv1.Pipeline, seen observations) bool {
-	return slices.ContainsFunc(seen, func(of []observation) bool { return r.stands(p, of) })
+// standing returns the environments whose stored status stands: those of which a target is not observed yet. What
+// their status shows decides nothing.
+func (r *Reconciler) standing(p *pipelinesv1.Pipeline, seen observations) []string {
+	var all []string
+	for i := range seen {
+		if r.stands(p, seen[i]) {
+			all = append(all, p.Spec.Environments[i].Name)
+		}
+	}
+	return all
 }
 
 // Warm returns nil when this process has observed what Pipelines use, as far as it can be observed, and could take

@@ -119,7 +119,13 @@ func TestTheStoredStatusStands(t *testing.T) {
 			s.clock.Step(time.Second)
 			s.g.Expect(s.reconcile()).To(BeEmpty())
 			s.g.Expect(&s.p.Status).To(BeComparableTo(before))
+			s.clock.Step(2 * leastHold)
+			s.g.Expect(s.reconcile()).To(BeEmpty())
+			s.g.Expect(&s.p.Status).To(BeComparableTo(before))
+			of, seen, _ := s.r.observe(s.p)
+			s.g.Expect(s.r.standing(of, seen)).To(ConsistOf("dev", "prod"), "promotions must not use their status")
 			s.clock.Step(standFor)
+			s.g.Expect(s.r.standing(of, seen)).To(BeEmpty())
 			s.reconcile()
 			for _, env := range s.p.Status.Environments {
 				for _, target := range env.Targets {

@@ -40,7 +40,7 @@ func (r *Reconciler) status(p *pipelinesv1.Pipeline, seen observations, promotio
 	left := unfinished(p, seen, promotions)
 	set(ready(p, seen, left, found))
 	toggle(pipelinesv1.AppSharedCondition, shared(r.Index.Rivals(types.NamespacedName{Namespace: p.Namespace, Name: p.Name})))
-	if len(found) > 0 || !r.anyStands(p, seen) {
+	if len(found) > 0 || len(r.standing(p, seen)) == 0 {
 		toggle(pipelinesv1.PromotionPendingCondition, unlessAll(found, pending(p, seen)))
 		toggle(pipelinesv1.StalledCondition, stalled(left, found))
 		toggle(pipelinesv1.WavesDivergedCondition, diverged(p, seen, promotions))

@@ -256,7 +256,7 @@ func TestNoEventForEachPipelineOfAFirstStart(t *testing.T) {
 	s.g.Expect(s.reconcile()).To(Equal([]string{"Normal Updated All clusters checked"}))
 
 	// After the first status, it may be Unknown in between.
-	s.r.observed.Store(client.ObjectKeyFromObject(s.p), s.p.UID)
+	s.r.observed.Store(client.ObjectKeyFromObject(s.p), observedAs{uid: s.p.UID})
 	s.condition(pipelinesv1.ReadyCondition).Status = metav1.ConditionUnknown
 	s.g.Expect(s.reconcile()).To(Equal([]string{"Normal Updated All clusters checked"}))
 }

@@ -3,6 +3,7 @@ package promotion
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -25,6 +26,9 @@ import (
 type view struct {
 	// pipeline of the Promotion; nil if none of its name and UID exists.
 	pipeline *pipelinesv1.Pipeline
+	// early: this process has not observed the Pipeline yet. stands: it has not observed the environment or its
+	// source yet, whose targets count as stale here.
+	early, stands bool
 	// ledger of the environment, with the promotions of former Pipelines of the name.
 	ledger decision.Ledger
 	// source is the ledger of the source environment.
@@ -52,6 +56,7 @@ func (r *Reconciler) view(ctx context.Context, reader client.Reader, p *capstanv
 	if v.pipeline, err = r.pipelineOf(ctx, reader, p); err != nil {
 		return v, err
 	}
+	r.distrust(p, &v)
 	if v.rules, err = rulesFor(ctx, r.Client, v.pipeline, p); err != nil {
 		return v, err
 	}
@@ -74,6 +79,33 @@ func (r *Reconciler) view(ctx context.Context, reader client.Reader, p *capstanv
 	}
 	v.secretChanged, err = r.secretChanged(ctx, p)
 	return v, err
+}
+
+// distrust makes the targets stale of which the status has only what an earlier process has observed.
+func (r *Reconciler) distrust(p *capstanv1.Promotion, v *view) {
+	if v.pipeline == nil {
+		return
+	}
+	stands, observed := r.Observed(client.ObjectKeyFromObject(v.pipeline), v.pipeline.UID)
+	v.early = !observed
+	if len(stands) == 0 {
+		return
+	}
+	v.stands = slices.Contains(stands, p.Spec.Environment) || slices.Contains(stands, p.Spec.Source.Environment)
+	pipeline := *v.pipeline
+	pipeline.Status.Environments = maps.Clone(pipeline.Status.Environments)
+	for _, name := range stands {
+		if status := pipeline.Status.Environments[name].DeepCopy(); status != nil {
+			for i := range status.Targets {
+				status.Targets[i].Stale = true
+			}
+			if status.Fleet != nil { // Those that the status counts and does not list.
+				status.Fleet.Ready, status.Fleet.Unready = 0, 0
+			}
+			pipeline.Status.Environments[name] = status
+		}
+	}
+	v.pipeline = &pipeline
 }
 
 // readSource sets what sourceFailed needs, from the promotions of the Pipeline's name. v.pipeline is set.

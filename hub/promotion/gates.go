@@ -273,6 +273,7 @@ func (m *permission) permit(ctx context.Context, step strategy.Step) error {
 		return err
 	}
 	v.pipeline = pipeline
+	m.r.distrust(m.p, &v)
 	if v.pruned() {
 		return held(reasonCRDOutdated, errPruned.Error())
 	}

@@ -175,7 +175,7 @@ func newMachine() *machine {
 	for i := range m.promotions {
 		m.promotions[i] = New(Options{
 			Client: cached{&m.script}, APIReader: uncached{&m.script},
-			Observed:   func(types.NamespacedName, types.UID) bool { return m.script.start.observed },
+			Observed:   func(types.NamespacedName, types.UID) ([]string, bool) { return nil, m.script.start.observed },
 			Strategies: strategy.Registry{&receiver{&m.script}},
 			Holder:     "hub-" + strconv.Itoa(i), Recorder: noEvents{}, Clock: m.clock,
 			StallAfter: 365 * 24 * time.Hour,

@@ -70,8 +70,8 @@ type Options struct {
 	// Ledger has the Promotions from which the delivery metrics are counted; not counted if nil.
 	Ledger client.Reader
 	// Observed returns whether this process has written its observations to the status of
-	// the Pipeline.
-	Observed func(pipeline types.NamespacedName, uid types.UID) bool
+	// the Pipeline, and the environments of which the status still has those of an earlier process.
+	Observed func(pipeline types.NamespacedName, uid types.UID) (stands []string, observed bool)
 	// Metadata watches the Secrets that failed promotions wait for. If nil, a change of a
 	// Secret has an effect only when the promotion is reconciled.
 	Metadata metadata.Interface
@@ -256,7 +256,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		r.noteTrial(p, v)
 		return ctrl.Result{RequeueAfter: judgeEvery}, nil
 	}
-	if v.pipeline != nil && !r.Observed(client.ObjectKeyFromObject(v.pipeline), v.pipeline.UID) {
+	if v.early {
 		return ctrl.Result{RequeueAfter: observeDelay}, nil // Observations of an earlier process decide nothing.
 	}
 	before := p.DeepCopy()
@@ -293,6 +293,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	if again > 0 {
 		result = within(result, again)
+	}
+	if v.stands && !p.Status.Phase.Finished() {
+		result = within(result, observeDelay) // Nothing is written when the observation confirms the status.
 	}
 	return result, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	testclock "k8s.io/utils/clock/testing"
 
@@ -78,6 +79,49 @@ func TestAChangedSecretStartsNoFailedVerificationAgain(t *testing.T) {
 	v.secretChanged = true
 	o.advance(o.p, v, decision.OutcomeNone, "", "")
 	g.Expect(o.p.Status.Reason).To(Equal(string(decision.Degraded)))
+}
+
+// What an earlier process wrote about targets that this one has not observed is not counted: neither as healthy nor
+// as unhealthy time, and no promotion arrives by it.
+func TestAStoredStatusIsNotJudged(t *testing.T) {
+	t.Parallel()
+	for name, fleet := range map[string]*pipelinesv1.FleetStatus{"targets": nil, "a fleet": {Targets: 5, Required: 5, Ready: 5, Revision: "1.1"}} {
+		t.Run(name, func(t *testing.T) {
+			g, o := NewWithT(t), newTrial("30m")
+			if fleet != nil {
+				o.pipeline.Spec.Environments[1].Quorum = &pipelinesv1.Quorum{}
+				o.pipeline.Status.Environments["staging"].Fleet = fleet
+			}
+			var stands []string
+			o.Observed = func(types.NamespacedName, types.UID) ([]string, bool) { return stands, true }
+			view := func() view {
+				v := o.view()
+				o.distrust(o.p, &v)
+				return v
+			}
+			stands = []string{"staging"}
+			o.advance(o.p, view(), decision.OutcomeNone, "", "")
+			g.Expect(o.p.Status.Phase).To(Equal(capstanv1.PhaseAwaitingMerge))
+			stands = nil
+			o.advance(o.p, view(), decision.OutcomeNone, "", "")
+			g.Expect(o.p.Status.Phase).To(Equal(capstanv1.PhaseVerifying))
+			o.advance(o.p, view(), decision.OutcomeNone, "", "")
+			o.clock.Step(10 * time.Minute)
+			stands = []string{"staging"}
+			o.advance(o.p, view(), decision.OutcomeNone, "", "")
+			o.clock.Step(time.Hour)
+			o.advance(o.p, view(), decision.OutcomeNone, "", "")
+			g.Expect(o.p.Status.Phase).To(Equal(capstanv1.PhaseVerifying))
+			sums, _ := o.trials.of(o.p)
+			g.Expect(sums.Sums().Ready).To(Equal(10 * time.Minute))
+			g.Expect(o.pipeline.Status.Environments["staging"].Targets[0].Stale).To(BeFalse(), "the object of the cache is not changed")
+			stands = nil
+			o.advance(o.p, view(), decision.OutcomeNone, "", "")
+			o.clock.Step(20 * time.Minute)
+			o.advance(o.p, view(), decision.OutcomeNone, "", "")
+			g.Expect(o.p.Status.Reason).To(Equal(string(decision.Verified)))
+		})
+	}
 }
 
 // The sums are stored in time however many events come, and survive an edit that is invalid.
