@@ -279,7 +279,7 @@ func (v view) facts(p *capstanv1.Promotion, outcome decision.Outcome) decision.F
 	if status := v.status(p.Spec.Environment); status != nil && env != nil {
 		// A request or a rollback is carried out also where the targets run its revision already: Git, or
 		// the receiver, may still have another one.
-		f.Runs = v.arrived(p) && (p.Status.CarriedOutTime != nil || outcome == decision.OutcomeDone || !outOfTurn)
+		f.Runs = v.arrived(p) && (p.Status.CarriedOutTime != nil || outcome == decision.OutcomeDone || !outOfTurn && v.allRun(p))
 		f.EnvironmentMovedOn = v.movedOn(p, status.Agreed)
 	}
 	if outOfTurn {
@@ -313,6 +313,16 @@ func (v view) arrived(p *capstanv1.Promotion) bool {
 	}
 	runs, agrees := decision.FleetOf(v.pipeline, i).Agree()
 	return agrees && revision.Same(runs, p.Spec.Revision)
+}
+
+// allRun returns whether a promotion has nothing to change: of a wave, whether every one of its clusters that counts and
+// can be observed runs the revision. A quorum is not enough: the promotion may be for a cluster that joined those that do.
+func (v view) allRun(p *capstanv1.Promotion) bool {
+	i := placeOf(v.pipeline, p)
+	return p.Spec.Wave == nil || i < 0 || !slices.ContainsFunc(decision.FleetOf(v.pipeline, i).Targets, func(t decision.Target) bool {
+		_, member := slices.BinarySearch(p.Spec.Wave.Clusters, t.Cluster)
+		return member && t.Fresh && !t.Standing.LeftOut() && !revision.Same(t.Revision, p.Spec.Revision)
+	})
 }
 
 // leftOut says which targets of a fleet do not run the revision although the environment does, as the end of a sentence;

@@ -94,7 +94,11 @@ func (r *Reconciler) noteTrial(p *capstanv1.Promotion, v view) {
 	if !runs {
 		t = trial{Trial: soak.ResumeTrial(sumsOf(p)), key: client.ObjectKeyFromObject(p), phase: p.Status.Phase, retry: p.Status.Retry}
 	}
-	t.Trial = t.Note(r.Clock.Now(), decision.FleetOf(v.pipeline, i).Judged().Observe(p.Spec.Revision, soak.Unready))
+	verdict := decision.FleetOf(v.pipeline, i).Judged(p.Spec.Wave).Observe(p.Spec.Revision, soak.Unready)
+	if p.Status.Phase == capstanv1.PhaseAwaitingRollout && verdict == soak.Ready {
+		verdict = soak.Unobserved // It waits for clusters that joined, for which no deadline holds.
+	}
+	t.Trial = t.Note(r.Clock.Now(), verdict)
 	r.trials.set(p.UID, t)
 	if now := t.status(); mustStore(p.Status.Trial, now, v.verification) {
 		p.Status.Trial = now

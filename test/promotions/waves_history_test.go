@@ -144,7 +144,7 @@ func TestHistoriesOfWaves(t *testing.T) {
 		c := withoutWindows(w.c)
 		p := w.newPipeline("web", notify(false), "dev", "prod")
 		env := &p.Spec.Environments[1]
-		env.Targets, env.Quorum = prodTargets(), &pipelinesv1.Quorum{JoinWithin: "20m"}
+		env.Targets, env.Quorum = prodTargets(), &pipelinesv1.Quorum{JoinWithin: "20m", Ready: []string{"67%", "100%"}[random.IntN(2)]}
 		env.Waves = []pipelinesv1.Wave{inRing("canary", 0), {Name: "rest", Batches: 2}}
 		g.Expect(c.Create(ctx, p)).To(Succeed())
 		f := &waveHistory{WithT: g, w: w, random: random, runs: map[string]string{}, dead: map[string]bool{}, seen: map[types.UID]bool{}, agreed: map[string]pipelinesv1.AgreedRevision{}}

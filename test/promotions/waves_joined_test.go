@@ -73,3 +73,56 @@ func TestTheClusterOfAWaveIsReplaced(t *testing.T) {
 	h.live(ctx, 24*time.Hour, 10*time.Minute)
 	g.Expect(w.sentTo("prod/early")).To(ContainElement("1.1"))
 }
+
+// A quorum that runs the revision does not end the promotion that brings it to a cluster that joined.
+func TestAClusterThatJoinsAWaveWithAQuorumIsPromotedTo(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*pipelinesv1.Pipeline){
+		"plain": func(*pipelinesv1.Pipeline) {}, "verified": verifiedOrBack,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, ctx, w, h := wavesOf(t, rings(), threeRings(), change, func(p *pipelinesv1.Pipeline) {
+				p.Spec.Environments[1].Quorum = &pipelinesv1.Quorum{Ready: "60%"}
+			})
+			w.runsInAll(ctx, h, "1.1")
+			before := len(w.into(ctx, "prod/early"))
+			w.label("eu-8", ring(1))
+			h.settle(ctx)
+			w.runs("eu-8", "1.0")
+			h.settle(ctx)
+			g.Expect(w.wave(ctx, "early").Fleet.Required).To(BeNumerically("<", 3), "it is not needed")
+			h.live(ctx, 35*time.Minute, 5*time.Minute)
+			g.Expect(w.lastSentTo("eu-8")).To(Equal("1.1"))
+			h.live(ctx, 2*time.Hour, 10*time.Minute)
+			w.expectPhase(ctx, g, "prod/early", capstanv1.PhaseSucceeded)
+			g.Expect(w.newest(ctx, "prod/early").Status.Attempt).NotTo(BeNil())
+			g.Expect(len(w.into(ctx, "prod/early"))-before).To(Equal(1), "once")
+		})
+	}
+}
+
+// A cluster that joined and does not become ready does not fail the promotion for it: the wave runs the revision.
+func TestAClusterThatJoinedIsBroken(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := wavesOf(t, rings(), threeRings(), verifiedOrBack, func(p *pipelinesv1.Pipeline) {
+		p.Spec.Environments[1].Verification.RolloutDeadline = "20m"
+	})
+	w.runsInAll(ctx, h, "1.1")
+	w.label("eu-8", ring(1))
+	h.settle(ctx)
+	w.runs("eu-8", "1.0")
+	w.unready("eu-8", "1.0", false)
+	h.settle(ctx)
+	h.live(ctx, 35*time.Minute, 5*time.Minute)
+	g.Expect(w.lastSentTo("eu-8")).To(Equal("1.1"))
+	w.expectPhase(ctx, g, "prod/early", capstanv1.PhaseAwaitingRollout)
+	h.live(ctx, 5*time.Hour, 10*time.Minute)
+	w.expectPhase(ctx, g, "prod/early", capstanv1.PhaseAwaitingRollout)
+	g.Expect(w.lastSentTo("eu-1")).To(Equal("1.1"))
+	// The deadline holds for those that the wave had before.
+	w.unready("eu-1", "1.1", false)
+	h.settle(ctx)
+	h.live(ctx, time.Hour, 10*time.Minute)
+	g.Expect(w.newest(ctx, "prod/early").Spec.RollbackOf).NotTo(BeNil())
+}

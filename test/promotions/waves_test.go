@@ -79,6 +79,21 @@ func threeRings() map[string]labels.Set {
 	return map[string]labels.Set{"eu-0": ring(0), "eu-1": ring(1), "eu-2": ring(1), "eu-3": ring(2), "eu-4": ofProd}
 }
 
+// runsInAll lets the clusters of threeRings run a revision, ring by ring, until its promotions have succeeded.
+func (w *world) runsInAll(ctx context.Context, h *hubUnder, revision string) {
+	w.Helper()
+	for _, clusters := range [][]string{{"eu-0"}, {"eu-1", "eu-2"}, {"eu-3", "eu-4"}} {
+		for _, c := range clusters {
+			w.runs(c, revision)
+		}
+		h.settle(ctx)
+		if w.pipeline(ctx, "web").Spec.Environments[1].Verification != nil {
+			h.live(ctx, 35*time.Minute, 5*time.Minute)
+		}
+	}
+	w.expectPhase(ctx, NewWithT(w), "prod/rest", capstanv1.PhaseSucceeded)
+}
+
 // sentTo returns which revisions were sent to an environment, in order.
 func (w *world) sentTo(env string) []string {
 	var all []string

@@ -3,6 +3,7 @@ package decision
 import (
 	"slices"
 
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/internal/revision"
 	"github.com/capstan-hub/capstan/internal/soak"
@@ -153,15 +154,22 @@ func (f Fleet) counted() int {
 	return len(f.Targets) - f.number(pipelinesv1.TargetLost) - f.number(pipelinesv1.TargetJoining)
 }
 
-// Judged returns the fleet whose targets are judged in a verification: those that joined and are late are left out, too.
-func (f Fleet) Judged() Fleet {
-	late := func(t Target) bool { return t.Standing == pipelinesv1.TargetLate }
-	if !slices.ContainsFunc(f.Targets, late) {
+// Judged returns the fleet whose targets are judged in a roll-out or a verification: those that joined and are late, and those of a
+// wave (nil for none) that are not among the clusters of the promotion, are left out, too.
+func (f Fleet) Judged(wave *capstanv1.PromotionWave) Fleet {
+	joined := func(t Target) bool {
+		if wave == nil || t.Cluster == "" || t.Standing != "" {
+			return t.Standing == pipelinesv1.TargetLate
+		}
+		_, member := slices.BinarySearch(wave.Clusters, t.Cluster)
+		return !member
+	}
+	if !slices.ContainsFunc(f.Targets, joined) {
 		return f
 	}
 	f.Targets = slices.Clone(f.Targets)
 	for i := range f.Targets {
-		if late(f.Targets[i]) {
+		if joined(f.Targets[i]) {
 			f.Targets[i].Standing = pipelinesv1.TargetJoining
 		}
 	}

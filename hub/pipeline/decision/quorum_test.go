@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
 
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/internal/soak"
 )
@@ -124,7 +125,13 @@ func TestQuorum(t *testing.T) {
 	}
 	g := NewWithT(t)
 	all := join(many(3, late), many(17, at("1.1")))
-	g.Expect(Fleet{Targets: all, Quorum: q}.Judged().Observe("1.1", soak.Unready)).To(Equal(soak.Ready), "late targets fail no verification")
+	g.Expect(Fleet{Targets: all, Quorum: q}.Judged(nil).Observe("1.1", soak.Unready)).To(Equal(soak.Ready), "late targets fail no verification")
+	member, newcomer := at("1.1"), at("1.0")
+	member.Cluster, newcomer.Cluster = "fleet/a", "fleet/b"
+	three := Fleet{Targets: []Target{member, member, newcomer}}
+	g.Expect(three.Judged(nil).Observe("1.1", soak.Unready)).To(Equal(soak.Unready))
+	g.Expect(three.Judged(&capstanv1.PromotionWave{Clusters: []string{"fleet/a"}}).Observe("1.1", soak.Unready)).To(Equal(soak.Ready), "the promotion is not for the newcomer")
+	g.Expect(three.Judged(&capstanv1.PromotionWave{Clusters: []string{"fleet/a", "fleet/b"}}).Observe("1.1", soak.Unready)).To(Equal(soak.Unready))
 	g.Expect(Fleet{Targets: all, Quorum: q}.Observe("1.1", soak.Unobserved)).To(Equal(soak.Unobserved), "those that run another revision")
 	_, agrees := Fleet{Targets: many(3, at("1.1")), Quorum: q, Unknown: true}.Agree()
 	g.Expect(agrees).To(BeFalse(), "it is not known which clusters are selected")
@@ -266,7 +273,7 @@ func TestG61FleetOfAStatusThatListsSome(t *testing.T) {
 		"20 are not ready":                          {counted(pipelinesv1.FleetStatus{Ready: 79, Unready: 20}, broken, broken), soak.Unobserved},
 	} {
 		g.Expect(tc.fleet.Targets).To(HaveLen(100), what)
-		g.Expect(tc.fleet.Judged().Observe("1.1", soak.Unready)).To(Equal(tc.verdict), what)
+		g.Expect(tc.fleet.Judged(nil).Observe("1.1", soak.Unready)).To(Equal(tc.verdict), what)
 	}
 
 	p.Status.Environments["prod"].Fleet = nil
