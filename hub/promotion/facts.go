@@ -294,12 +294,14 @@ func (v view) facts(p *capstanv1.Promotion, outcome decision.Outcome) decision.F
 	return f
 }
 
-// moved returns a cluster of the wave of a promotion in flight that belongs to another wave now; empty if none does.
+// moved returns a cluster of the wave of a promotion in flight that belongs to another wave now or, if the promotion failed, to
+// none; empty if none does.
 func (v view) moved(p *capstanv1.Promotion) string {
-	if v.pipeline == nil || p.Spec.Wave == nil || p.Status.CarriedOutTime != nil || p.Status.Phase.Finished() {
+	failed := p.Status.Phase == capstanv1.PhaseFailed
+	if v.pipeline == nil || p.Spec.Wave == nil || p.Status.CarriedOutTime != nil || p.Status.Phase.Finished() && !failed {
 		return ""
 	}
-	return decision.Moved(v.pipeline, p.Spec.Environment, p.Spec.Wave.Clusters)
+	return decision.Moved(v.pipeline, p.Spec.Environment, p.Spec.Wave.Clusters, failed)
 }
 
 // arrived returns whether every target of the environment, or its quorum, runs the revision, fresh and ready.

@@ -320,6 +320,8 @@ func (m *permission) removed(v view) decision.PhaseReason {
 	switch env, source := v.environment(m.p.Spec.Environment); {
 	case env == nil:
 		return decision.EnvironmentRemoved
+	case v.moved(m.p) != "":
+		return decision.WaveChanged
 	case source != "" && decision.EntryOf(m.p).OutOfTurn():
 		return ""
 	case source != m.p.Spec.Source.Environment:

@@ -144,3 +144,62 @@ func TestMarkersOfWaves(t *testing.T) {
 		})
 	}
 }
+
+// A promotion failed because a cluster of its wave has no marker. When that cluster, or another one, is in another wave or is
+// gone, the promotion is made again for those that are left, and nothing is pushed for the others.
+func TestTheClustersOfAFailedPromotionChange(t *testing.T) {
+	t.Parallel()
+	mark := func(w *world) {
+		w.forge.Commit("main", "markers", map[string]string{"clusters/eu-0.yaml": w.clusterManifest("eu-0", "1.0")})
+	}
+	for name, tc := range map[string]struct {
+		change func(w *world)
+		left   string
+		merged bool
+	}{
+		"the one without a marker is gone":         {func(w *world) { w.label("eu-0", nil) }, "eu-2", true},
+		"the one without a marker moved":           {func(w *world) { w.label("eu-0", ring(1)) }, "eu-2", true},
+		"another one moved":                        {func(w *world) { w.label("eu-2", ofProd) }, "eu-0", false},
+		"another one moved, and the marker is set": {func(w *world) { w.label("eu-2", ofProd); mark(w) }, "eu-0", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+			newForge(t, w, pipelinesv1.GitHub)
+			p := w.newPipeline("web", w.pull(nil), "dev", "prod")
+			p.Spec.Promotion.Strategy.PullRequest.AutoMerge = true
+			p.Spec.Environments[1].Targets, p.Spec.Environments[1].Waves = prodTargets(), rings()
+			w.label("eu-0", ring(0))
+			w.label("eu-2", ring(0))
+			w.label("eu-1", ring(1))
+			w.forge.Commit("main", "manifests", map[string]string{"clusters/eu-1.yaml": w.clusterManifest("eu-1", "1.0"), "clusters/eu-2.yaml": w.clusterManifest("eu-2", "1.0")})
+			g.Expect(w.c.Create(ctx, p)).To(Succeed())
+			h := w.hub("hub", w.c, nil)
+			h.settle(ctx)
+			for _, one := range []string{"dev", "eu-0", "eu-1", "eu-2"} {
+				w.runs(one, "1.0")
+			}
+			h.settle(ctx)
+			w.runs("dev", "1.1")
+			h.settle(ctx)
+			w.expectPhase(ctx, g, "prod/canary", capstanv1.PhaseFailed)
+			g.Expect(w.newest(ctx, "prod/canary").Status.Reason).To(Equal(failures.ReasonWaveNotSeparable))
+
+			tc.change(w)
+			h.settle(ctx)
+			h.live(ctx, 3*time.Hour, 10*time.Minute)
+			g.Expect(w.into(ctx, "prod/canary")).To(HaveLen(2))
+			g.Expect(w.newest(ctx, "prod/canary").Spec.Wave.Clusters).To(Equal([]string{w.ns + "/" + tc.left}))
+			phase, at := capstanv1.PhaseFailed, "1.0"
+			if tc.merged {
+				phase = capstanv1.PhaseAwaitingRollout
+			}
+			w.expectPhase(ctx, g, "prod/canary", phase)
+			if tc.left == "eu-2" {
+				at = "1.1"
+			}
+			g.Expect(w.forge.File("main", "clusters/eu-2.yaml")).To(Equal(w.clusterManifest("eu-2", at)))
+			g.Expect(w.forge.File("main", "clusters/eu-1.yaml")).To(Equal(w.clusterManifest("eu-1", "1.0")))
+		})
+	}
+}

@@ -48,8 +48,8 @@ type Question struct {
 	// HeldBefore is whether a rollback or a request keeps the candidate out that names another source: the
 	// line was edited since.
 	HeldBefore bool
-	// WaveChanged is whether the newest promotion is a rollback or by request and can still be carried out, and a cluster of its wave
-	// belongs to another wave of the environment now.
+	// WaveChanged is whether the newest promotion can still be carried out, is a rollback or by request or failed, and a cluster of
+	// its wave belongs to another wave of the environment now or, if it failed, to none.
 	WaveChanged bool
 	// FailedInWave is the environment, a wave of the same environment as Into, in which the candidate failed or from which it was
 	// taken out (FailedInWave); empty if there is none.
@@ -155,7 +155,7 @@ var decisionTable = []decisionRow{
 	{RolledBack, "the newest promotion failed in the environment, is no rollback, and spec.rollback permits one", true,
 		"The last revision that succeeded before is promoted again, once.",
 		func(q Question) bool { to, why := Rollback(q); return to != nil && why == "" }},
-	{Reissued, "the newest promotion is a rollback or by request, was not carried out, is in flight or failed before it arrived, and the Pipeline's strategy or manual was edited, or a cluster of its wave belongs to another wave now", true,
+	{Reissued, "the newest promotion is a rollback or by request, was not carried out, is in flight or failed before it arrived, and the Pipeline's strategy or manual was edited, or a cluster of its wave belongs to another wave now or, if it failed, to none", true,
 		"The edit takes effect with the next number. The revision, the request and the hold stay.",
 		func(q Question) bool {
 			n := q.Into.Ledger.Newest()
@@ -215,11 +215,11 @@ var decisionTable = []decisionRow{
 			n := newestForCandidate(q)
 			return n != nil && isEdited(n, q)
 		}},
-	{PromotionRestored, "the newest promotion is for this roll-out and was not carried out, because the promotion, the environment or its source was removed from the line, the Pipeline was deleted, or the revision was rejected and is not any more, or the clusters of the wave changed", true,
+	{PromotionRestored, "the newest promotion is for this roll-out and was not carried out, because the promotion, the environment or its source was removed from the line, the Pipeline was deleted, or the revision was rejected and is not any more, or the clusters of the wave changed; or it failed before it arrived, and a cluster of its wave belongs to another wave now or to none", true,
 		"The environment is in the line again, or still, and does not have the revision.",
 		func(q Question) bool {
 			n := newestForCandidate(q)
-			return n != nil && !n.CarriedOut && (endedByEdit(n) || n.Former && failedBefore(n))
+			return n != nil && !n.CarriedOut && (endedByEdit(n) || (n.Former || q.WaveChanged) && failedBefore(n))
 		}},
 	{AlreadyDecided, "the newest promotion is for this roll-out", false,
 		"It is in flight, or it ended. A candidate is promoted once; spec.retry repeats it.",

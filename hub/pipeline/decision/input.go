@@ -36,8 +36,8 @@ func QuestionOf(p *pipelinesv1.Pipeline, fleets []Fleet, promotions []capstanv1.
 	if a := q.Source.Agreed; a != nil {
 		q.FailedInWave = FailedInWave(p, promotions, i, capstanv1.PromotionSource{Environment: q.Source.Name, Sequence: a.Sequence}, a.Revision)
 	}
-	if n := q.Into.Ledger.Newest(); n != nil && n.OutOfTurn() && actsLater(n) {
-		q.WaveChanged = Moved(p, q.Into.Name, n.Clusters) != ""
+	if n := q.Into.Ledger.Newest(); n != nil && actsLater(n) && (n.OutOfTurn() || failedBefore(n)) {
+		q.WaveChanged = Moved(p, q.Into.Name, n.Clusters, failedBefore(n)) != ""
 	}
 	q.Into.Rollback = RollbackFor(p, i)
 	rules := gate.For(p, i)

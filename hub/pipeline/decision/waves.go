@@ -19,8 +19,8 @@ func FirstStage(p *pipelinesv1.Pipeline, i int) int {
 
 // Moved returns the first one of the clusters of a promotion into a stage, as namespace/name, that belongs to another stage of the same
 // environment now, by the status of the Pipeline; empty if none does. A cluster that was only removed, or is no longer selected, has not
-// moved: what is sent to it changes no other wave.
-func Moved(p *pipelinesv1.Pipeline, environment string, clusters []string) string {
+// moved: what is sent to it changes no other wave. It counts if the promotion failed, because that may be due to this cluster.
+func Moved(p *pipelinesv1.Pipeline, environment string, clusters []string, failed bool) string {
 	i := slices.IndexFunc(p.Spec.Environments, func(e pipelinesv1.Environment) bool { return e.Name == environment })
 	if i < 0 || p.Spec.Environments[i].Stage == nil || len(clusters) == 0 {
 		return ""
@@ -41,7 +41,7 @@ func Moved(p *pipelinesv1.Pipeline, environment string, clusters []string) strin
 			}
 		}
 	}
-	at := slices.IndexFunc(clusters, func(c string) bool { return others[c] && !own[c] })
+	at := slices.IndexFunc(clusters, func(c string) bool { return !own[c] && (others[c] || failed) })
 	if at < 0 {
 		return ""
 	}
