@@ -131,7 +131,7 @@ func (f *Facts) idle(i int, newest *capstanv1.Promotion) (string, []string) {
 		if runsCandidate(q) {
 			return upToDate(q), nil
 		}
-		return also(fmt.Sprintf("%s is not promoted: it failed in %q, or was taken out of it. Release another revision, or create a PromotionRequest for %s.",
+		return also(fmt.Sprintf("%s is not promoted: it failed in %q, or was taken out of it, or the clusters of that wave left before they had verified it. Release another revision, or create a PromotionRequest for %s.",
 			q.Source.Agreed.Revision, q.FailedInWave, q.Source.Agreed.Revision)), nil
 	case decision.ClustersNotKnown:
 		return fmt.Sprintf("nothing is promoted into it: it is not known which clusters environment %q selects.", env.Base()), nil

@@ -37,6 +37,52 @@ func TestTheCanaryLeavesAfterItFailed(t *testing.T) {
 	g.Expect(w.sentTo("prod/early")).To(ContainElement("1.1"), "a new roll-out")
 }
 
+// The only cluster of the canary leaves after the revision was sent to it and before it is known to work there: the next wave does
+// not get the revision. When a cluster takes its place, it gets the revision first.
+func TestTheCanaryLeavesBeforeItsVerdict(t *testing.T) {
+	t.Parallel()
+	for name, shown := range map[string]func(*world){
+		"not rolled out":     func(*world) {},
+		"not verified":       func(w *world) { w.runs("eu-0", "1.1") },
+		"unready, tolerated": func(w *world) { w.runs("eu-0", "1.1"); w.unready("eu-0", "1.1", false) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, ctx, w, h := wavesOf(t, rings(), threeRings(), verifiedOrBack)
+			shown(w)
+			h.settle(ctx)
+			h.live(ctx, 4*time.Minute, time.Minute)
+			w.label("eu-0", nil)
+			h.settle(ctx)
+			w.expectReason(ctx, g, "prod/canary", capstanv1.PhaseSuperseded, decision.EnvironmentRemoved)
+			h.live(ctx, 2*time.Hour, 10*time.Minute)
+			g.Expect(w.sentTo("prod/early")).NotTo(ContainElement("1.1"), "the canary has not verified it")
+			w.label("eu-9", ring(0))
+			h.settle(ctx)
+			w.runs("eu-9", "1.0")
+			h.live(ctx, time.Hour, 5*time.Minute)
+			g.Expect(w.lastSentTo("eu-9")).To(Equal("1.1"))
+			w.runs("eu-9", "1.1")
+			h.live(ctx, time.Hour, 5*time.Minute)
+			g.Expect(w.sentTo("prod/early")).To(ContainElement("1.1"))
+		})
+	}
+}
+
+// The waves are edited while a revision is on its way into the first one: its clusters are in another wave, which goes on.
+func TestTheCanaryIsRenamedBeforeItsVerdict(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := wavesOf(t, rings(), threeRings(), verifiedOrBack)
+	w.runs("eu-0", "1.1")
+	h.settle(ctx)
+	p := w.pipeline(ctx, "web")
+	p.Spec.Environments[1].Waves[0].Name = "first"
+	g.Expect(w.c.Update(ctx, p)).To(Succeed())
+	h.settle(ctx)
+	h.live(ctx, 40*time.Minute, 5*time.Minute)
+	g.Expect(w.sentTo("prod/early")).To(ContainElement("1.1"))
+}
+
 // prod was rolled back. Then it gets waves: none of them gets the revision.
 func TestWavesAreAddedToAnEnvironmentThatIsHeld(t *testing.T) {
 	t.Parallel()

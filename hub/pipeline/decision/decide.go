@@ -188,7 +188,7 @@ var decisionTable = []decisionRow{
 		func(q Question) bool {
 			return q.Source.Verified && !q.Source.Ledger.verified(q.Into.Intent.App, q.Source.Agreed.Revision)
 		}},
-	{FailedInAWave, "the candidate failed in another wave of the environment, or was taken out of it, and that wave is before this one, or has no clusters or does not exist any more", false,
+	{FailedInAWave, "the candidate failed in another wave of the environment, or was taken out of it, or the clusters of that wave left before they had verified it, and that wave is before this one, or has no clusters or does not exist any more", false,
 		"A wave that fails stops those behind it, also when its clusters leave it or the waves are edited.",
 		func(q Question) bool { return q.FailedInWave != "" }},
 	{NoTargets, "the environment has no targets", false,
@@ -197,7 +197,7 @@ var decisionTable = []decisionRow{
 	{EnvironmentNotFresh, "a target of the environment is stale, or more of them than its quorum permits", false,
 		"It is unknown whether the environment already runs the candidate.",
 		func(q Question) bool { return !q.Into.Fresh() }},
-	{TargetsJoined, "the environment is a wave, a cluster joined it after the newest promotion for this roll-out was created, is not Joining any more, and does not run the candidate, which that promotion brought to the others, or did not bring only because of the cluster", true,
+	{TargetsJoined, "the environment is a wave, a cluster joined it after the newest promotion for this roll-out was created, is not Joining any more, and does not run the candidate, which that promotion brought to the others, or did not bring only because of the cluster, or because the others left", true,
 		"The promotion did not change the manifests of that cluster. The new one changes them.",
 		func(q Question) bool { return !q.Rejected && joined(q) }},
 	{UpToDate, "every target of the environment, or its quorum, runs the candidate, and the environment has no verification, has verified it, or has a promotion for this roll-out that is in flight or failed", false,
@@ -242,8 +242,9 @@ func joined(q Question) bool {
 	if n == nil || n.Clusters == nil {
 		return false
 	}
-	movedOn := n.Phase == capstanv1.PhaseSuperseded && n.Reason == string(EnvironmentMovedOn)
-	if n.Phase != capstanv1.PhaseSucceeded && n.Phase != capstanv1.PhaseAwaitingRollout && !movedOn {
+	superseded := func(why PhaseReason) bool { return n.Phase == capstanv1.PhaseSuperseded && n.Reason == string(why) }
+	movedOn := superseded(EnvironmentMovedOn)
+	if n.Phase != capstanv1.PhaseSucceeded && n.Phase != capstanv1.PhaseAwaitingRollout && !movedOn && !(n.CarriedOut && superseded(EnvironmentRemoved)) {
 		return false
 	}
 	found := false

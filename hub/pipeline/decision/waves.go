@@ -3,6 +3,7 @@ package decision
 import (
 	"cmp"
 	"slices"
+	"sync"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
@@ -25,20 +26,14 @@ func Moved(p *pipelinesv1.Pipeline, environment string, clusters []string, faile
 	if i < 0 || p.Spec.Environments[i].Stage == nil || len(clusters) == 0 {
 		return ""
 	}
-	base := p.Spec.Environments[i].Base()
 	own, others := map[string]bool{}, map[string]bool{}
 	for j := range p.Spec.Environments {
-		if p.Spec.Environments[j].Base() != base {
-			continue
-		}
-		of := others
-		if j == i {
-			of = own
-		}
-		for _, m := range p.Status.Environments[p.Spec.Environments[j].Name].Members() {
-			if m.ClusterRef != nil {
-				of[cmp.Or(m.ClusterRef.Namespace, p.Namespace)+"/"+m.ClusterRef.Name] = true
-			}
+		switch {
+		case p.Spec.Environments[j].Base() != p.Spec.Environments[i].Base():
+		case j == i:
+			addMembers(own, p, j)
+		default:
+			addMembers(others, p, j)
 		}
 	}
 	at := slices.IndexFunc(clusters, func(c string) bool { return !own[c] && (others[c] || failed) })
@@ -48,9 +43,19 @@ func Moved(p *pipelinesv1.Pipeline, environment string, clusters []string, faile
 	return clusters[at]
 }
 
+// addMembers adds the clusters of environment i of a Pipeline, as namespace/name, by its status.
+func addMembers(all map[string]bool, p *pipelinesv1.Pipeline, i int) {
+	for _, m := range p.Status.Environments[p.Spec.Environments[i].Name].Members() {
+		if m.ClusterRef != nil {
+			all[cmp.Or(m.ClusterRef.Namespace, p.Namespace)+"/"+m.ClusterRef.Name] = true
+		}
+	}
+}
+
 // FailedInWave returns the environment in which a revision failed, or from which it was taken out, and which is another wave of the
 // environment of which environment i of a Pipeline is one; empty if there is none. The waves behind environment i do not count. Those that
-// have no clusters or do not exist any more do, and so does the environment itself from before it had waves.
+// have no clusters or do not exist any more do, and so does the environment itself from before it had waves. If the clusters of a wave left
+// the environment after the revision was sent to them, and before it was known to work there, it counts as failed.
 //
 // source is the agreement from which the revision comes: if the environment before the waves agreed on the revision again since, it is a
 // new roll-out.
@@ -58,6 +63,18 @@ func FailedInWave(p *pipelinesv1.Pipeline, promotions []capstanv1.Promotion, i i
 	into, line := &p.Spec.Environments[i], LineOf(p)
 	place := func(name string) int {
 		return slices.IndexFunc(p.Spec.Environments, func(e pipelinesv1.Environment) bool { return e.Name == name })
+	}
+	members := sync.OnceValue(func() map[string]bool {
+		all := map[string]bool{}
+		for j := range p.Spec.Environments {
+			if p.Spec.Environments[j].Base() == into.Base() {
+				addMembers(all, p, j)
+			}
+		}
+		return all
+	})
+	left := func(clusters []string) bool {
+		return len(clusters) > 0 && !slices.ContainsFunc(clusters, func(c string) bool { return members()[c] })
 	}
 	var judged []string
 	for j := range promotions {
@@ -70,7 +87,7 @@ func FailedInWave(p *pipelinesv1.Pipeline, promotions []capstanv1.Promotion, i i
 		if at >= i {
 			continue
 		}
-		failed := LedgerOf(line, promotions, of.Environment, 0).takenOut(line.App, candidate, at >= 0)
+		failed := LedgerOf(line, promotions, of.Environment, 0).takenOut(line.App, candidate, at >= 0, left)
 		if failed == nil {
 			continue
 		}
@@ -84,8 +101,9 @@ func FailedInWave(p *pipelinesv1.Pipeline, promotions []capstanv1.Promotion, i i
 }
 
 // takenOut returns the promotion of a revision of an application that failed in the environment or was rolled back; nil if none was, or
-// if a later one succeeded. An environment that exists shows by itself whether a revision that was late runs there.
-func (l Ledger) takenOut(app pipelinesv1.LocalAppReference, candidate string, exists bool) *Entry {
+// if a later one succeeded. An environment that exists shows by itself whether a revision that was late runs there. left returns
+// whether clusters left the environment.
+func (l Ledger) takenOut(app pipelinesv1.LocalAppReference, candidate string, exists bool, left func(clusters []string) bool) *Entry {
 	for i := range l.entries {
 		e := &l.entries[i]
 		switch same := revision.Same(e.Revision, candidate); {
@@ -94,11 +112,16 @@ func (l Ledger) takenOut(app pipelinesv1.LocalAppReference, candidate string, ex
 			if of := l.numbered(e.Pipeline, e.RollbackOf); of != nil && revision.Same(of.Revision, candidate) {
 				return of
 			}
-		case same && (Judged(e.Phase, e.Reason) || !exists && FailedInEnvironment(e.Phase, e.Reason)):
+		case same && (Judged(e.Phase, e.Reason) || !exists && (FailedInEnvironment(e.Phase, e.Reason) || e.interrupted() && left(e.Clusters))):
 			return e
 		case same && e.Phase == capstanv1.PhaseSucceeded:
 			return nil
 		}
 	}
 	return nil
+}
+
+// interrupted returns whether a promotion was carried out, and nothing says whether its revision works there.
+func (e *Entry) interrupted() bool {
+	return e.CarriedOut && (!e.Phase.Finished() || e.Phase == capstanv1.PhaseSuperseded && e.Reason == string(EnvironmentRemoved))
 }
