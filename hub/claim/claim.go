@@ -72,37 +72,35 @@ type sighting struct {
 // existingClaims are those of all hubs, by namespace.
 type existingClaims map[string]*coordinationv1.Lease
 
-// existing returns the claims, and which hubs have a Lease with a holder.
-func existing(ctx context.Context, leases coordinationclient.LeaseInterface) (existingClaims, map[string]bool, error) {
-	list, err := leases.List(ctx, metav1.ListOptions{LabelSelector: HubLabel})
+// existing returns the claims and, by name, the other Leases of the hubs' namespace, all as they were at one moment. It does
+// not select them by HubLabel: the Lease of a hub without a name does not have it, and a user may have removed it from others.
+func existing(ctx context.Context, leases coordinationclient.LeaseInterface) (existingClaims, map[string]*coordinationv1.Lease, error) {
+	list, err := leases.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading which hub serves which namespace: %w", err)
 	}
-	all, lead := existingClaims{}, map[string]bool{}
+	all, others := existingClaims{}, map[string]*coordinationv1.Lease{}
 	for i := range list.Items {
 		l := &list.Items[i]
 		if namespace, is := strings.CutPrefix(l.Name, prefix); is {
 			all[namespace] = l
-		} else if holder(l) != "" {
-			lead[l.Labels[HubLabel]] = true
+		} else {
+			others[l.Name] = l
 		}
 	}
-	return all, lead, nil
+	return all, others, nil
 }
 
 func holder(claim *coordinationv1.Lease) string { return ptr.Deref(claim.Spec.HolderIdentity, "") }
 
-// leads returns whether a hub may have a leader, as far as can be observed. It has none if its Lease does not exist, or
-// has not changed for its duration since it was first read. One without a holder counts as held for a lease, too: a
-// standby of the same hub is about to take it.
-func (c *claims) leads(ctx context.Context, name string) (bool, error) {
-	read, err := c.leases.Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+// leads returns whether the hub of a Lease may have a leader, as far as can be observed. It has none if its Lease does not
+// exist, or has not changed for its duration since it was first read. One without a holder counts as held for a lease, too: a
+// standby of the same hub is about to take it. Leases are those that exist.
+func (c *claims) leads(leases map[string]*coordinationv1.Lease, name string) bool {
+	read := leases[name]
+	if read == nil {
 		delete(c.seen, name)
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("reading Lease %s: %w", name, err)
+		return false
 	}
 	now := c.clock.Now()
 	if c.seen[name].version != read.ResourceVersion {
@@ -113,38 +111,28 @@ func (c *claims) leads(ctx context.Context, name string) (bool, error) {
 	case holder(read) != "":
 		valid = time.Duration(ptr.Deref(read.Spec.LeaseDurationSeconds, 0)) * time.Second
 	case renewed != nil && now.Sub(renewed.Time) > longAgo:
-		return false, nil
+		return false
 	}
-	return now.Sub(c.seen[name].since) < valid, nil
+	return now.Sub(c.seen[name].since) < valid
 }
 
 // check returns the claims that exist and, as a *Conflict, what keeps the hub from having its own.
 func (c *claims) check(ctx context.Context) (existingClaims, error) {
-	all, _, err := existing(ctx, c.leases)
+	all, others, err := existing(ctx, c.leases)
 	if err != nil {
 		return nil, err
 	}
-	if leads, err := c.leads(ctx, c.allLease); err != nil {
-		return nil, err
-	} else if leads {
+	if c.leads(others, c.allLease) {
 		return nil, &Conflict{Lease: c.in + "/" + c.allLease}
 	}
-	judged := map[string]bool{}
 	for _, namespace := range c.namespaces {
 		claim := all[namespace]
 		if claim == nil || holder(claim) == c.hub || holder(claim) == "" {
 			continue
 		}
 		other := holder(claim)
-		leads, known := judged[other]
-		if !known {
-			if leads, err = c.leads(ctx, hubname.Of(c.allLease, other)); err != nil {
-				return nil, err
-			}
-			judged[other] = leads
-		}
-		if leads {
-			return nil, &Conflict{Namespace: namespace, Hub: other, Lease: c.in + "/" + hubname.Of(c.allLease, other)}
+		if lease := hubname.Of(c.allLease, other); c.leads(others, lease) {
+			return nil, &Conflict{Namespace: namespace, Hub: other, Lease: c.in + "/" + lease}
 		}
 	}
 	return all, nil
@@ -223,9 +211,15 @@ type Hub struct {
 
 // Hubs returns the hubs that have claims, sorted by name. A hub that has ended in order is not among them.
 func Hubs(ctx context.Context, leases coordinationclient.LeaseInterface) ([]Hub, error) {
-	all, lead, err := existing(ctx, leases)
+	all, others, err := existing(ctx, leases)
 	if err != nil {
 		return nil, err
+	}
+	lead := map[string]bool{}
+	for _, l := range others {
+		if name := l.Labels[HubLabel]; name != "" && holder(l) != "" {
+			lead[name] = true
+		}
 	}
 	byName := map[string]*Hub{}
 	for namespace, claim := range all {

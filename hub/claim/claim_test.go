@@ -12,9 +12,12 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 
@@ -183,6 +186,67 @@ func TestClaimedTwice(t *testing.T) {
 			p.refused(p.replica("east", "e2", "a", "b"))
 		})
 	}
+}
+
+// withRights makes the replicas that follow use the rights of the chart for hubs of these names and namespaces.
+func (p *place) withRights(names ...string) {
+	p.t.Helper()
+	leases := func(verbs []string, names ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: verbs, ResourceNames: names}
+	}
+	user := "hub-of-" + p.namespace
+	_, err := p.client.RbacV1().Roles(p.namespace).Create(p.t.Context(), &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Name: "hub"},
+		Rules: []rbacv1.PolicyRule{
+			leases([]string{"create"}), leases([]string{"list"}), leases([]string{"get", "update"}, allLease), leases([]string{"get", "update", "delete"}, names...),
+		},
+	}, metav1.CreateOptions{})
+	p.g.Expect(err).NotTo(HaveOccurred())
+	_, err = p.client.RbacV1().RoleBindings(p.namespace).Create(p.t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "hub"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "hub"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}, metav1.CreateOptions{})
+	p.g.Expect(err).NotTo(HaveOccurred())
+	config := rest.CopyConfig(management.Get(p.t).Config())
+	config.QPS, config.Impersonate = -1, rest.ImpersonationConfig{UserName: user}
+	p.client, err = kubernetes.NewForConfig(config)
+	p.g.Expect(err).NotTo(HaveOccurred())
+	p.g.Eventually(func() error {
+		_, err := p.client.CoordinationV1().Leases(p.namespace).List(p.t.Context(), metav1.ListOptions{})
+		return err
+	}).Should(Succeed())
+}
+
+// TestRemovedHub: after an upgrade without the second hub, the rights do not name its Lease any more. The first hub gets its
+// namespace when the Lease has not changed for its duration.
+func TestRemovedHub(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	west := p.replica("west", "w1", "b")
+	p.g.Expect(acquire(t.Context(), west)).To(Succeed())
+	p.withRights("capstan-hub-east", "capstan-namespace-a", "capstan-namespace-b")
+	east := p.replica("east", "e1", "a", "b")
+	p.refused(east)
+	p.g.Expect(east.reports()).To(ConsistOf(ContainSubstring("namespace b is served by hub west")))
+	p.g.Eventually(func() error { return acquire(t.Context(), east) }).Should(Succeed())
+	p.g.Expect(p.hubs()).To(ContainElement(claim.Hub{Name: "east", Namespaces: []string{"a", "b"}, Dashboard: "https://east.example.com"}))
+}
+
+// TestRemovedLabels: neither a hub nor its claim is overlooked because a user has removed the labels of their Leases.
+func TestRemovedLabels(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.g.Expect(acquire(t.Context(), p.replica("east", "e1", "a"))).To(Succeed())
+	leases := p.client.CoordinationV1().Leases(p.namespace)
+	for _, name := range []string{leaseOf("east"), "capstan-namespace-a"} {
+		_, err := leases.Patch(t.Context(), name, types.JSONPatchType, []byte(`[{"op":"remove","path":"/metadata/labels"}]`), metav1.PatchOptions{})
+		p.g.Expect(err).NotTo(HaveOccurred())
+	}
+	west := p.replica("west", "w1", "a")
+	p.refused(west)
+	p.g.Expect(west.reports()).To(ConsistOf(ContainSubstring("namespace a is served by hub east")))
+	p.g.Eventually(func() error { return acquire(t.Context(), west) }).Should(Succeed())
 }
 
 // TestMoved: a namespace goes to another hub when the first one is elected without it.

@@ -17,14 +17,18 @@
 // Of two hubs that want one namespace at the same time, one gets it:
 //
 //  1. each writes its own Lease before it writes claims, and writes every claim at each election, also one that it has;
-//  2. each reads a claim before it judges the hub that holds it, and replaces it only at the version that it read.
+//  2. each judges the hub that holds a claim by its Lease as it was when the claim was read, or later, and replaces the claim
+//     only at the version that it read. One list of all Leases reads both as they were at one moment.
 //
 // If a hub is elected before it was judged, it is found alive. If it is elected later, its write of the claim makes the
 // other one's fail, or comes after it and finds a claim of a hub that is alive.
 //
 // A hub without a name may serve all namespaces. It has no claims, no object and no right more than without this
-// package. A named hub gives way to it: it reads its Lease before its own election and every CheckEvery while it leads. A
-// leader that finds a conflict ends at once.
+// package. A named hub gives way to it: it reads its Lease, in the same list, before its own election and every CheckEvery
+// while it leads. A leader that finds a conflict ends at once.
+//
+// No other Lease than the hub's own is read by its name: the rights of the chart name the hubs of the present list only, and a
+// claim may be of one that was removed.
 //
 // A namespace that a hub does not serve any more is released at its next election: no replica with the former list
 // leads then.

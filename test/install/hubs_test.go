@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,6 +25,12 @@ hubs:
   - {name: west, namespaces: [team-b]}
 `
 
+const removedHub = `
+replicas: 1
+hubs:
+  - {name: east, namespaces: [team-a, team-b, team-c], dashboardURL: "https://east.example.org"}
+`
+
 const onePipeline = `
 apiVersion: pipelines.weave.works/v1alpha1
 kind: Pipeline
@@ -34,12 +41,12 @@ spec:
 `
 
 // The chart installs two hubs. Each runs as its Deployment says, with the rights of the ServiceAccount that they share, and serves its own
-// namespaces. After an upgrade that moves a namespace, the other one serves it.
+// namespaces. After an upgrade that moves a namespace, the other one serves it; after one that removes a hub, its namespaces, too.
 func TestSeveralHubs(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	plane, clone, typed := newInstallation(t, "cluster-api", "helm-controller")
-	for name, content := range map[string]string{"two.yaml": twoHubs, "moved.yaml": movedTeam, "pipeline.yaml": onePipeline} {
+	for name, content := range map[string]string{"two.yaml": twoHubs, "moved.yaml": movedTeam, "one.yaml": removedHub, "pipeline.yaml": onePipeline} {
 		g.Expect(os.WriteFile(filepath.Join(clone, name), []byte(content), 0o600)).To(Succeed())
 	}
 	typed("helm install capstan config/chart --namespace capstan-system --create-namespace -f two.yaml")
@@ -85,5 +92,11 @@ func TestSeveralHubs(t *testing.T) {
 		start(t, "east")
 		g.Eventually(holder("capstan-namespace-team-c")).Should(Equal("east"))
 		g.Expect(holder("capstan-namespace-team-b")()).To(Equal("west"))
+	})
+	typed("helm upgrade capstan config/chart --namespace capstan-system -f one.yaml")
+	t.Run("a hub was removed", func(t *testing.T) {
+		g := NewWithT(t)
+		start(t, "east")
+		g.Eventually(holder("capstan-namespace-team-b")).WithTimeout(2*time.Minute).Should(Equal("east"), "it waits for the duration of a lease")
 	})
 }
