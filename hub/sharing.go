@@ -23,6 +23,7 @@ import (
 // Reasons of Events about the Lease of a hub that shares the management cluster.
 const (
 	reasonNamespaceConflict = "NamespaceConflict"
+	reasonNamespacesUnknown = "NamespacesUnknown"
 	reasonNamespacesClaimed = "NamespacesClaimed"
 )
 
@@ -58,9 +59,9 @@ type sharing struct {
 	// lost receives the conflict that ends this process, which leads.
 	lost chan error
 
-	// mu guards lockedConflict.
-	mu             sync.Mutex
-	lockedConflict *claim.Conflict
+	// mu guards lockedProblem.
+	mu            sync.Mutex
+	lockedProblem error
 }
 
 // newSharing returns nil if the hub does not share the management cluster.
@@ -115,32 +116,38 @@ func (s *sharing) until(ctx context.Context) (context.Context, func() error) {
 	}
 }
 
-// report says that another hub serves a namespace of this one, or that this is over.
-func (s *sharing) report(c *claim.Conflict) {
+// report says that another hub serves a namespace of this one, that this hub may not read whether one does, or that this is
+// over.
+func (s *sharing) report(why error) {
 	s.mu.Lock()
-	s.lockedConflict = c
+	s.lockedProblem = why
 	s.mu.Unlock()
 	lease := &coordinationv1.Lease{ObjectMeta: s.lock.LeaseMeta}
 	lease.APIVersion, lease.Kind = coordinationv1.SchemeGroupVersion.String(), "Lease"
-	if c == nil {
+	if why == nil {
 		s.conflict.Set(0)
 		s.log.Info("No other hub serves the namespaces of this hub any more", "hub", s.options.hubName())
 		s.recorder.Eventf(lease, nil, corev1.EventTypeNormal, reasonNamespacesClaimed, "Elect", "hub %s: no other hub serves its namespaces any more", s.options.hubName())
 		return
 	}
-	s.conflict.Set(1)
-	s.log.Error(c, "This hub does not act", "hub", s.options.hubName())
-	s.recorder.Eventf(lease, nil, corev1.EventTypeWarning, reasonNamespaceConflict, "Elect", "hub %s: %s", s.options.hubName(), c.Error())
+	reason := reasonNamespacesUnknown
+	var conflict *claim.Conflict
+	if errors.As(why, &conflict) {
+		reason = reasonNamespaceConflict
+		s.conflict.Set(1)
+	}
+	s.log.Error(why, "This hub does not act", "hub", s.options.hubName())
+	s.recorder.Eventf(lease, nil, corev1.EventTypeWarning, reason, "Elect", "hub %s: %s", s.options.hubName(), why.Error())
 }
 
 // problem returns why the replica does not lead though no other one of its hub does; "" if there is no such reason.
 func (s *sharing) problem() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lockedConflict == nil {
+	if s.lockedProblem == nil {
 		return ""
 	}
-	return s.lockedConflict.Error()
+	return s.lockedProblem.Error()
 }
 
 // shown is what the dashboard shows of it; nil for a hub that does not share the management cluster.

@@ -50,6 +50,22 @@ func (c *Conflict) Error() string {
 	return fmt.Sprintf("namespace %s is served by hub %s (Lease %s): this hub does not act until %s is in --namespace of one hub only", c.Namespace, c.Hub, c.Lease, c.Namespace)
 }
 
+// Denied says that this hub may not read which hub serves which namespace.
+type Denied struct {
+	// In is the namespace of the Leases.
+	In string
+	// Err is the answer of the API server.
+	Err error
+}
+
+// Error implements error.
+func (d *Denied) Error() string {
+	return fmt.Sprintf("whether another hub serves its namespaces is not known: this hub does not act until it may list Leases in namespace %s: %s", d.In, d.Err)
+}
+
+// Unwrap returns the answer of the API server.
+func (d *Denied) Unwrap() error { return d.Err }
+
 // claims are the claims of one hub.
 type claims struct {
 	leases     coordinationclient.LeaseInterface
@@ -116,9 +132,13 @@ func (c *claims) leads(leases map[string]*coordinationv1.Lease, name string) boo
 	return now.Sub(c.seen[name].since) < valid
 }
 
-// check returns the claims that exist and, as a *Conflict, what keeps the hub from having its own.
+// check returns the claims that exist and, as a *Conflict or a *Denied, what keeps the hub from having its own until a user
+// changes it.
 func (c *claims) check(ctx context.Context) (existingClaims, error) {
 	all, others, err := existing(ctx, c.leases)
+	if apierrors.IsForbidden(err) {
+		return nil, &Denied{In: c.in, Err: errors.Unwrap(err)}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -83,14 +83,14 @@ func (p *place) replica(hub, identity string, namespaces ...string) *replica {
 	r := &replica{}
 	r.Interface = claim.New(p.leaseLock(leaseOf(hub), identity), claim.Options{
 		Hub: hub, AllLease: allLease, Lease: lease, Namespaces: namespaces, DashboardURL: "https://" + hub + ".example.com",
-		Report: func(c *claim.Conflict) {
+		Report: func(why error) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			if c == nil {
+			if why == nil {
 				r.lockedReported = append(r.lockedReported, "")
 				return
 			}
-			r.lockedReported = append(r.lockedReported, c.Error())
+			r.lockedReported = append(r.lockedReported, why.Error())
 		},
 		Lost: func(*claim.Conflict) {
 			r.mu.Lock()
@@ -188,13 +188,26 @@ func TestClaimedTwice(t *testing.T) {
 	}
 }
 
+// user is the one of withRights.
+func (p *place) user() string { return "hub-of-" + p.namespace }
+
+// as returns the client of a user.
+func (p *place) as(user string) kubernetes.Interface {
+	p.t.Helper()
+	config := rest.CopyConfig(management.Get(p.t).Config())
+	config.QPS, config.Impersonate = -1, rest.ImpersonationConfig{UserName: user}
+	client, err := kubernetes.NewForConfig(config)
+	p.g.Expect(err).NotTo(HaveOccurred())
+	return client
+}
+
 // withRights makes the replicas that follow use the rights of the chart for hubs of these names and namespaces.
 func (p *place) withRights(names ...string) {
 	p.t.Helper()
 	leases := func(verbs []string, names ...string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: verbs, ResourceNames: names}
 	}
-	user := "hub-of-" + p.namespace
+	user := p.user()
 	_, err := p.client.RbacV1().Roles(p.namespace).Create(p.t.Context(), &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Name: "hub"},
 		Rules: []rbacv1.PolicyRule{
@@ -208,10 +221,7 @@ func (p *place) withRights(names ...string) {
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}, metav1.CreateOptions{})
 	p.g.Expect(err).NotTo(HaveOccurred())
-	config := rest.CopyConfig(management.Get(p.t).Config())
-	config.QPS, config.Impersonate = -1, rest.ImpersonationConfig{UserName: user}
-	p.client, err = kubernetes.NewForConfig(config)
-	p.g.Expect(err).NotTo(HaveOccurred())
+	p.client = p.as(user)
 	p.g.Eventually(func() error {
 		_, err := p.client.CoordinationV1().Leases(p.namespace).List(p.t.Context(), metav1.ListOptions{})
 		return err
@@ -231,6 +241,24 @@ func TestRemovedHub(t *testing.T) {
 	p.g.Expect(east.reports()).To(ConsistOf(ContainSubstring("namespace b is served by hub west")))
 	p.g.Eventually(func() error { return acquire(t.Context(), east) }).Should(Succeed())
 	p.g.Expect(p.hubs()).To(ContainElement(claim.Hub{Name: "east", Namespaces: []string{"a", "b"}, Dashboard: "https://east.example.com"}))
+}
+
+// TestNotPermitted: a hub that may not list Leases says so once, and which right it needs, until it may.
+func TestNotPermitted(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	admin := p.client
+	p.client = p.as(p.user())
+	east := p.replica("east", "e1", "a")
+	for range 3 {
+		p.g.Expect(acquire(t.Context(), east)).NotTo(Succeed())
+	}
+	p.g.Expect(east.reports()).To(ConsistOf(ContainSubstring("until it may list Leases in namespace " + p.namespace + ": leases.coordination.k8s.io is forbidden")))
+	p.client = admin
+	p.withRights("capstan-hub-east", "capstan-namespace-a")
+	p.g.Eventually(func() error { return acquire(t.Context(), east) }).Should(Succeed())
+	p.g.Expect(east.reports()).To(HaveLen(2))
+	p.g.Expect(east.reports()[1]).To(BeEmpty())
 }
 
 // TestRemovedLabels: neither a hub nor its claim is overlooked because a user has removed the labels of their Leases.

@@ -38,8 +38,8 @@ type Options struct {
 	Namespaces []string
 	// DashboardURL is where browsers open the hub's dashboard; empty if it is not known.
 	DashboardURL string
-	// Report is called with each change of what keeps the hub from acting; nil when that is over.
-	Report func(*Conflict)
+	// Report is called with each change of what keeps the hub from acting, a *Conflict or a *Denied; nil when that is over.
+	Report func(error)
 	// Lost is called on the leader when another hub serves one of its namespaces: it must end at once.
 	Lost  func(*Conflict)
 	Clock clock.WithTicker
@@ -54,8 +54,8 @@ type Lock struct {
 	// held: this replica leads. checked is when its claims, or those in its way, were last read.
 	held    bool
 	checked time.Time
-	// reported is the conflict that was last reported; zero if it is over.
-	reported Conflict
+	// reported is what was last reported; nil if it is over.
+	reported error
 }
 
 // New returns a Lock around the lock of the hub's Lease.
@@ -177,7 +177,7 @@ func (l *Lock) check(ctx context.Context) (existingClaims, error) {
 // answers is for the renewal to show. But a process that was paused may have lost its claims, and a Lease that a user has
 // deleted has kept no other hub away.
 func (l *Lock) renew(ctx context.Context, deleted bool) error {
-	if !l.due() && !deleted && l.reported == (Conflict{}) {
+	if !l.due() && !deleted && l.reported == nil {
 		return nil
 	}
 	trust := !deleted && l.options.Clock.Since(l.checked) < l.options.Lease/trusted
@@ -191,6 +191,7 @@ func (l *Lock) renew(ctx context.Context, deleted bool) error {
 	case err != nil && trust:
 		return nil
 	case err != nil:
+		l.note(err)
 		return err
 	}
 	l.note(nil)
@@ -202,15 +203,14 @@ func (l *Lock) renew(ctx context.Context, deleted bool) error {
 	return nil
 }
 
-// note reports a change. An error that is no conflict changes nothing.
+// note reports a change of what keeps the hub from acting. Another error changes nothing: it passes, or client-go logs it.
 func (l *Lock) note(err error) {
 	var conflict *Conflict
+	var denied *Denied
 	switch {
-	case errors.As(err, &conflict) && *conflict != l.reported:
-		l.reported = *conflict
-		l.options.Report(conflict)
-	case err == nil && l.reported != Conflict{}:
-		l.reported = Conflict{}
-		l.options.Report(nil)
+	case err == nil && l.reported == nil:
+	case err == nil, (errors.As(err, &conflict) || errors.As(err, &denied)) && (l.reported == nil || l.reported.Error() != err.Error()):
+		l.reported = err
+		l.options.Report(err)
 	}
 }

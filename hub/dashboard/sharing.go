@@ -13,8 +13,8 @@ const hubsEvery = 6 * leaseEvery
 type Sharing struct {
 	// Name of this hub.
 	Name string
-	// Conflict returns why this replica does not lead: another hub serves a namespace of this one; "" if none does.
-	// It must not block.
+	// Conflict returns why this replica does not lead: another hub serves a namespace of this one, or this one may not
+	// read whether one does; "" if there is no such reason. It must not block.
 	Conflict func() string
 	// Others reads the other hubs, from the API server.
 	Others func(context.Context) ([]view.Hub, error)

@@ -83,7 +83,7 @@ type Facts struct {
 	LeaderSeen time.Time
 	Leaderless bool
 	// Hub is the name of a hub that shares the management cluster with OtherHubs; empty otherwise. Conflict is why it
-	// does not act: another one serves a namespace of it; empty if none does.
+	// does not act: another one serves a namespace of it, or it may not read whether one does; empty if it may act.
 	Hub, Conflict string
 	OtherHubs     []Hub
 	// Observed states of clusters, where Connects is set; else empty.
