@@ -1,6 +1,7 @@
 package watchers_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -59,6 +60,46 @@ func TestConfirm(t *testing.T) {
 	w.g.Eventually(w.sight(same)).Should(Equal(ready("1.2.0")))
 	w.g.Expect(w.sight(changed)()).To(Equal(ready("1.1.0")))
 	w.g.Expect(w.meter("capstan_relists_total")).To(BeZero())
+}
+
+// TestConfirmMany: objects of which only the key is stored, because they were demanded after the list, are read again, too, and what is
+// read is dated.
+func TestConfirmMany(t *testing.T) {
+	t.Parallel()
+	const applications = 20
+	w := newWorld(t, nil)
+	fleet, err := simulated.New(simulated.Options{Clusters: 1, Applications: applications})
+	w.g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(fleet.Close)
+	name := w.cluster("prod", fleet.Clusters()[0].Kubeconfig())
+	all := make([]index.Object, applications)
+	for i := range all {
+		all[i] = index.Object{Cluster: string(name), Kind: index.Kind(apps.HelmRelease), Namespace: simulated.Namespace, Name: fmt.Sprintf("app-%d", i)}
+	}
+	seen := func(some []index.Object) {
+		t.Helper()
+		for _, o := range some {
+			w.g.Eventually(w.sight(o)).Should(Equal(ready("1.0.0")), o.Name)
+		}
+	}
+	w.use("first", all[0])
+	seen(all[:1])
+	w.use("shop", all...)
+	seen(all)
+	before := fleet.Clusters()[0].Counts()
+
+	began := time.Now()
+	for _, o := range all {
+		w.watcher.Confirm(watchers.Demand{Cluster: name, Kind: apps.HelmRelease, Namespace: o.Namespace, Name: o.Name})
+	}
+	seen(all)
+	for _, o := range all {
+		last, _, _ := w.index.Last(o)
+		w.g.Expect(last.Since).To(BeTemporally(">", began), o.Name)
+	}
+	after := fleet.Clusters()[0].Counts()
+	w.g.Expect(after.Lists).To(Equal(before.Lists))
+	w.g.Expect(after.Requests-after.Probes).To(BeNumerically("<=", before.Requests-before.Probes+applications), "each is read once")
 }
 
 // TestConfirmWithoutADemand: nothing is read, and nothing is marked.

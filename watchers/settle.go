@@ -128,11 +128,12 @@ const listApart = 2 * time.Second
 const readOneByOne = 8
 
 // readTogether observes objects that are stored as their keys with one list, if there are
-// more than readOneByOne, and returns those that it read or postponed.
+// more than readOneByOne, and returns those that it read or postponed. What is to be
+// confirmed is read one by one: each of these reads has a date.
 func (r *run) readTogether(i *informer, unread []wanted) (map[wanted]bool, error) {
 	keys := make(map[wanted]bool, len(unread))
 	for _, want := range unread {
-		if isUnread(i.stored(want)) {
+		if isUnread(i.stored(want)) && !r.ledger.isToConfirm(want) {
 			keys[want] = true
 		}
 	}
