@@ -11,6 +11,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/watchers"
 )
@@ -34,10 +35,11 @@ func (d *demandCalls) SetDemands(want map[string][]watchers.Demand) {
 	d.owners = append(d.owners, all)
 }
 
-// stored are the Pipelines of a client that reads nothing else.
+// stored are the Pipelines and PromotionRequests of a client that reads nothing else.
 type stored struct {
 	client.Client
 	pipelines []pipelinesv1.Pipeline
+	requests  []capstanv1.PromotionRequest
 }
 
 func (s stored) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
@@ -51,7 +53,12 @@ func (s stored) Get(_ context.Context, key client.ObjectKey, into client.Object,
 }
 
 func (s stored) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
-	into.(*pipelinesv1.PipelineList).Items = s.pipelines
+	switch list := into.(type) {
+	case *pipelinesv1.PipelineList:
+		list.Items = s.pipelines
+	case *capstanv1.PromotionRequestList:
+		list.Items = s.requests
+	}
 	return nil
 }
 

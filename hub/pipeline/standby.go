@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 	"github.com/capstan-hub/capstan/internal/revision"
@@ -34,7 +35,7 @@ func (r *Reconciler) tookOver() bool {
 }
 
 // takeOver begins the lead when the process is elected: every Pipeline is reconciled, after those with live
-// changes.
+// changes, and so are those that do not exist and that open PromotionRequests name.
 func (r *Reconciler) takeOver(ctx context.Context, waker *Waker) error {
 	select {
 	case <-r.Elected:
@@ -47,9 +48,18 @@ func (r *Reconciler) takeOver(ctx context.Context, waker *Waker) error {
 	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing Pipelines: %w", err) // The cache is synced: it only fails at the end.
 	}
-	keys := make([]types.NamespacedName, len(all.Items))
+	var requests capstanv1.PromotionRequestList
+	if err := r.Client.List(ctx, &requests, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing PromotionRequests: %w", err)
+	}
+	keys := make([]types.NamespacedName, 0, len(all.Items))
 	for i := range all.Items {
-		keys[i] = client.ObjectKeyFromObject(&all.Items[i])
+		keys = append(keys, client.ObjectKeyFromObject(&all.Items[i]))
+	}
+	for i := range requests.Items {
+		if of := &requests.Items[i]; open(of) {
+			keys = append(keys, types.NamespacedName{Namespace: of.Namespace, Name: of.Spec.Pipeline})
+		}
 	}
 	waker.Wake(keys, true)
 	return nil

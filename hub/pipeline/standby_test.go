@@ -6,9 +6,12 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/index"
 	"github.com/capstan-hub/capstan/watchers"
@@ -77,6 +80,28 @@ func TestAStandbyPassesDemandOn(t *testing.T) {
 	elect()
 	s.g.Expect(s.r.leads()).To(BeTrue())
 	s.g.Expect(s.r.waits(client.ObjectKeyFromObject(kept))).To(BeFalse())
+}
+
+// TestANewLeaderHandlesRequestsWithoutAPipeline: the standby has reconciled such a Pipeline before, without asking for another time.
+func TestANewLeaderHandlesRequestsWithoutAPipeline(t *testing.T) {
+	s := newScene(t)
+	_, _ = s.standby()
+	request := func(pipeline string, phase capstanv1.RequestPhase) capstanv1.PromotionRequest {
+		return capstanv1.PromotionRequest{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "for-" + pipeline}, Spec: capstanv1.PromotionRequestSpec{Pipeline: pipeline},
+			Status: capstanv1.PromotionRequestStatus{Phase: phase},
+		}
+	}
+	s.r.Client = stored{
+		pipelines: []pipelinesv1.Pipeline{*pipelineNamed("kept")},
+		requests:  []capstanv1.PromotionRequest{request("kept", ""), request("deleted", ""), request("handled", capstanv1.RequestRefused)},
+	}
+	waker, elected := NewWaker(s.r.Index), make(chan struct{})
+	close(elected)
+	s.r.Elected = elected
+	s.g.Expect(s.r.takeOver(t.Context(), waker)).To(Succeed())
+	s.g.Expect(waker.lockedEarly).To(And(HaveLen(2),
+		HaveKey(types.NamespacedName{Namespace: "apps", Name: "kept"}), HaveKey(types.NamespacedName{Namespace: "apps", Name: "deleted"})))
 }
 
 // TestAStandbyThatIsNeverElected ends with its process.
