@@ -107,7 +107,8 @@ type Reconciler struct {
 	// began is when the Reconciler was made, at the start of the process.
 	began  time.Time
 	primed sync.Once
-	// demanded is set when the demand of all Pipelines was passed on.
+	// demanded is set when the demand of all Pipelines was passed on, with the clusters known; without WarmStandby, only if
+	// they are known in time.
 	demanded atomic.Bool
 	// led is when this process began to lead; nil before that.
 	led    atomic.Pointer[time.Time]
@@ -156,7 +157,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, waker *Waker) error {
 		}
 	}
 	if r.WarmStandby {
-		if err := mgr.Add(everyReplica(func(ctx context.Context) { r.primed.Do(func() { r.prime(ctx) }) })); err != nil {
+		if err := mgr.Add(everyReplica(r.primeReplica)); err != nil {
 			return err
 		}
 	}
@@ -251,14 +252,24 @@ func (r *Reconciler) waits(key types.NamespacedName) bool {
 	return !r.leads() || r.holds.holding(key, r.Clock.Now()) && !r.soaks.counts(key) && r.Index.Any(key, isEarly)
 }
 
+// primeReplica is prime, before a Pipeline is reconciled. If the clusters were not known in time, it waits for them: the
+// Pipelines that name them are then reconciled again, with their demand.
+func (r *Reconciler) primeReplica(ctx context.Context) {
+	r.primed.Do(func() { r.prime(ctx) })
+	if !r.demanded.Load() && r.Clusters.WaitForObjects(ctx) == nil {
+		r.demanded.Store(true)
+	}
+}
+
 // prime passes the demand of all Pipelines to the index and the watchers, before the first
 // Pipeline is reconciled. A watch that starts with its complete demand needs one list; an
 // object that is demanded later needs a read of its own.
 func (r *Reconciler) prime(ctx context.Context) {
 	wait, cancel := context.WithTimeout(ctx, primeWait)
 	defer cancel()
-	if err := r.Clusters.WaitForObjects(wait); err != nil {
-		logger(ctx).Info("the clusters are not known yet, starting without them", "cause", err.Error())
+	unknown := r.Clusters.WaitForObjects(wait)
+	if unknown != nil {
+		logger(ctx).Info("the clusters are not known yet, starting without them", "cause", unknown.Error())
 	}
 	var all pipelinesv1.PipelineList
 	if err := r.Client.List(ctx, &all); err != nil {
@@ -273,7 +284,7 @@ func (r *Reconciler) prime(ctx context.Context) {
 		}
 	}
 	r.Watchers.SetDemands(demands)
-	r.demanded.Store(true)
+	r.demanded.Store(unknown == nil)
 }
 
 // requeueOnConflict turns a conflict into a requeue: it is not an error.

@@ -140,7 +140,7 @@ func (r *Reconciler) standing(p *pipelinesv1.Pipeline, seen observations) []stri
 // over from the leader without a gap.
 func (r *Reconciler) Warm() error {
 	if !r.demanded.Load() {
-		return errors.New("the Pipelines were not read yet")
+		return errors.New("the Pipelines, or the clusters that they name, were not read yet")
 	}
 	if left := r.Index.Count(isEarly); left > 0 {
 		return fmt.Errorf("%d of %d applications of Pipelines were not observed yet", left, r.Index.Stats().Objects)

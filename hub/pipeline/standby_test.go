@@ -10,9 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/index"
 	"github.com/capstan-hub/capstan/watchers"
 )
@@ -80,6 +82,65 @@ func TestAStandbyPassesDemandOn(t *testing.T) {
 	elect()
 	s.g.Expect(s.r.leads()).To(BeTrue())
 	s.g.Expect(s.r.waits(client.ObjectKeyFromObject(kept))).To(BeFalse())
+}
+
+// slowClusters cannot resolve references before known is closed.
+type slowClusters struct {
+	fleet
+	known chan struct{}
+}
+
+func (c slowClusters) Resolve(r clusters.Ref) (multicluster.ClusterName, error) {
+	select {
+	case <-c.known:
+		return r.ClusterName(), nil
+	default:
+		return "", clusters.ErrNotSynced
+	}
+}
+
+// WaitForObjects gives up at once if it may not wait for ever.
+func (c slowClusters) WaitForObjects(ctx context.Context) error {
+	if _, limited := ctx.Deadline(); limited {
+		return context.DeadlineExceeded
+	}
+	select {
+	case <-c.known:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// TestAStandbyIsNotWarmBeforeTheClustersAreKnown: until then, Pipelines demand nothing of them.
+func TestAStandbyIsNotWarmBeforeTheClustersAreKnown(t *testing.T) {
+	s := newScene(t)
+	calls, _ := s.standby()
+	known := make(chan struct{})
+	s.r.Clusters = slowClusters{known: known}
+	east := &pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Name: "east"}
+	for i := range s.p.Spec.Environments {
+		s.p.Spec.Environments[i].Targets[0].ClusterRef = east
+	}
+	s.r.Client = stored{pipelines: []pipelinesv1.Pipeline{*s.p}}
+	reconcile := func() {
+		_, err := s.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.p)})
+		s.g.Expect(err).NotTo(HaveOccurred())
+	}
+	reconcile()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.r.primeReplica(t.Context())
+	}()
+	s.g.Consistently(s.r.Warm, 200*time.Millisecond).Should(MatchError(ContainSubstring("not read yet")))
+	s.g.Expect(calls.demands["Pipeline/apps/shop"]).To(BeEmpty())
+
+	close(known)
+	reconcile() // The reference can be resolved now.
+	s.g.Expect(calls.demands["Pipeline/apps/shop"]).To(HaveLen(2))
+	s.g.Eventually(s.r.Warm).Should(MatchError("2 of 2 applications of Pipelines were not observed yet"))
+	s.g.Eventually(ended).Should(BeClosed())
 }
 
 // TestANewLeaderHandlesRequestsWithoutAPipeline: the standby has reconciled such a Pipeline before, without asking for another time.
