@@ -186,9 +186,12 @@ func (w *Watcher) SetDemands(want map[string][]Demand) {
 	}
 }
 
-// Confirm makes the observation of a demanded object not fresh, with ReasonConfirming, until the
-// object was read from its cluster, or observed again. It returns at once. A new leader calls it: the
-// observations of its watches may be older than those of the leader before.
+// Confirming is the Freshness of an observation that Confirm was called for.
+var Confirming = index.Freshness{Reason: ReasonConfirming, Message: "it is read again, because this hub has just begun to lead"}
+
+// Confirm makes the observation of a demanded object Confirming, until the object was read from its
+// cluster, or observed again. It returns at once. A new leader calls it: the observations of its watches
+// may be older than those of the leader before. If no run watches the kind, it changes nothing.
 func (w *Watcher) Confirm(d Demand) {
 	subject, r := w.runOf(d)
 	if r == nil {
@@ -196,7 +199,7 @@ func (w *Watcher) Confirm(d Demand) {
 	}
 	want := wanted{d.Namespace, d.Name}
 	// In this order: what is observed after confirm makes it fresh again.
-	w.shared.options.Index.SetUnread(subject.object(want), index.Freshness{Reason: ReasonConfirming, Message: "it is read again, because this hub has just begun to lead"})
+	w.shared.options.Index.SetUnread(subject.object(want), Confirming)
 	r.ledger.confirm(want)
 	subject.poke()
 }

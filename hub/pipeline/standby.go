@@ -82,7 +82,8 @@ func (r *Reconciler) follow(ctx context.Context, key types.NamespacedName, p *pi
 
 // confirm makes the observations not fresh on which a process that has just begun to lead may not act: its watch
 // may be behind that of the leader before, which has acted on what it saw. These are the observations that differ
-// from the stored status. They are read again, and the Pipeline is reconciled when they were.
+// from the stored status. They are read again, and the Pipeline is reconciled when they were. This reconcile acts on
+// none of them, whatever is observed meanwhile.
 //
 // One whose watch was listed since this process leads needs no other read: so it is after a start without a standby.
 func (r *Reconciler) confirm(p *pipelinesv1.Pipeline, at [][]place, seen observations) {
@@ -102,7 +103,9 @@ func (r *Reconciler) confirm(p *pipelinesv1.Pipeline, at [][]place, seen observa
 				r.Watchers.Confirm(watchers.Demand{
 					Cluster: multicluster.ClusterName(o.Cluster), Kind: schema.GroupKind{Group: o.Kind.Group, Kind: o.Kind.Kind}, Namespace: o.Namespace, Name: o.Name,
 				})
-				*s = r.read(o)
+				// Not what the index has now: it is marked only while a run watches the kind, and what the watch delivers
+				// ends the mark. The Pipeline is reconciled again within nextHold, though it may not be woken.
+				*s = observed(o, s.obs, s.known, watchers.Confirming)
 			}
 		}
 	}

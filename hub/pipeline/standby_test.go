@@ -24,6 +24,8 @@ type standbyCalls struct {
 	index     *index.Index
 	demands   map[string][]watchers.Demand
 	confirmed []string // namespaces of the objects
+	// confirm is what Confirm does then; it marks them if it is nil.
+	confirm func(index.Object)
 }
 
 func (c *standbyCalls) SetDemand(owner string, want []watchers.Demand) { c.demands[owner] = want }
@@ -34,7 +36,12 @@ func (c *standbyCalls) SetDemands(want map[string][]watchers.Demand) {
 }
 func (c *standbyCalls) Confirm(d watchers.Demand) {
 	c.confirmed = append(c.confirmed, d.Namespace)
-	c.index.SetUnread(index.Object{Kind: helmReleases, Namespace: d.Namespace, Name: d.Name}, index.Freshness{Reason: watchers.ReasonConfirming})
+	o := index.Object{Kind: helmReleases, Namespace: d.Namespace, Name: d.Name}
+	if c.confirm != nil {
+		c.confirm(o)
+		return
+	}
+	c.index.SetUnread(o, watchers.Confirming)
 }
 
 // standby makes the scene's process a standby, and returns what it calls and a function that elects it.
@@ -309,6 +316,29 @@ func TestANewLeaderConfirmsWhatDiffers(t *testing.T) {
 		s.reconcile()
 		s.g.Expect(agreed(s).Sequence).To(BeEquivalentTo(2), "nothing has changed")
 	})
+	for name, revision := range map[string]string{"its kind is between two runs": "", "the watch delivers another old one": "1.0.1"} {
+		t.Run(name, func(t *testing.T) {
+			s, calls, elect := begin(t)
+			old := s.clock.Now()
+			see(s, "1.0", old)
+			elect()
+			calls.confirm = func(o index.Object) {
+				if revision != "" {
+					s.r.Index.Observe(o, index.Observation{Found: true, Ready: true, Revision: revision, Since: old})
+				}
+			}
+			before := s.p.Status.DeepCopy()
+			_, seen, _ := s.r.observe(s.p)
+			s.g.Expect(seen[0][0].target.Fresh).To(BeFalse())
+			s.g.Expect(early(seen)).To(Equal(2), "so it is reconciled again within nextHold, though nothing wakes it")
+			s.g.Expect(s.reconcile()).To(BeEmpty())
+			s.g.Expect(&s.p.Status).To(BeComparableTo(before))
+
+			see(s, "1.2", s.clock.Now())
+			s.reconcile()
+			s.g.Expect(agreed(s).Revision).To(Equal("1.2"))
+		})
+	}
 	t.Run("it has changed", func(t *testing.T) {
 		s, calls, elect := begin(t)
 		see(s, "1.1", s.clock.Now())

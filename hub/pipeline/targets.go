@@ -216,6 +216,11 @@ func unresolved(err error) observation {
 // read reads the observation of an object from the index.
 func (r *Reconciler) read(o index.Object) observation {
 	obs, known, freshness := r.Index.Last(o)
+	return observed(o, obs, known, freshness)
+}
+
+// observed is the observation of what the index has of an object.
+func observed(o index.Object, obs index.Observation, known bool, freshness index.Freshness) observation {
 	s := observation{obs: obs, known: known}
 	s.target = decision.Target{Fresh: known && freshness.Fresh, Revision: obs.Revision}
 	s.target.Ready = s.target.Fresh && obs.Found && obs.Ready
