@@ -23,10 +23,12 @@ const (
 	// With warm standbys it does every fiftieth of it, 0.6 s of 30 s. A standby reads the lease as
 	// often, up to 2.2 times less: it takes over at once when the leader ends in order.
 	warmRetries = 50
-	// One request takes a sixth of the duration at most, 5 s of 30 s. A leader that cannot renew its
-	// lease makes one more before it ends, to release it: it must end before another may take over.
-	// controller-runtime's own lock gives each request half of the deadline, which is too long for that.
-	requestShare = 6
+	// One request takes a fifteenth of the duration at most, 2 s of 30 s. A leader must end before
+	// another may take over. From the last renewal that the others see, it ends after the rest of that
+	// request, the time to the next one, the 20 s, and the two requests with which client-go releases a
+	// lease: 2 + 4 + 20 + 2 × 2 s = 30 s at most, with warm standbys 26.6 s. controller-runtime's own
+	// lock gives each request half of the deadline, which is too long for that.
+	requestShare = 15
 	leastRequest = time.Second
 )
 

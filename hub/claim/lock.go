@@ -14,9 +14,11 @@ import (
 const (
 	// CheckEvery is how often claims are checked, or every sixth of a lease if that is shorter.
 	CheckEvery = 5 * time.Second
-	// shareOfLease is the part of a lease in which all claims must be written, and at most between two checks. The
-	// deadline of the next renewal, two thirds of a lease, begins only after that.
+	// shareOfLease is the part of a lease, as a divisor, that is at most between two checks.
 	shareOfLease = 6
+	// writeShare is the part of a lease, as a divisor, in which all claims must be written: 3 s of 30 s. The deadline of
+	// the next renewal begins only after that, and package hub says what else a leader needs to end in time.
+	writeShare = 10
 	// trusted is the part of a lease, as a divisor, for which a leader goes on whose checks fail without a conflict.
 	trusted = 2
 	// pollEvery and saidFor: while another hub serves a namespace, the election asks again at this interval, and
@@ -126,14 +128,14 @@ func (l *Lock) write(ctx context.Context, record resourcelock.LeaderElectionReco
 }
 
 func (l *Lock) take(ctx context.Context) error {
-	began, most := l.options.Clock.Now(), l.options.Lease/shareOfLease
+	began, most := l.options.Clock.Now(), l.options.Lease/writeShare
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	if err := l.claims.take(ctx); err != nil {
 		return err
 	}
 	if took := l.options.Clock.Since(began); took > most { // The process was paused.
-		return fmt.Errorf("writing the claims took %s, longer than a sixth of the lease", took)
+		return fmt.Errorf("writing the claims took %s, longer than a tenth of the lease", took)
 	}
 	l.checked = l.options.Clock.Now()
 	return nil
