@@ -15,7 +15,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
-	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/hub/pipeline/quorum"
 )
 
 // event has the fields of a Flux event that are used: an application has a revision.
@@ -149,7 +149,7 @@ func runs(p *pipelinesv1.Pipeline, into *pipelinesv1.Environment, revision strin
 	if i < 0 {
 		return false
 	}
-	read, agrees := decision.FleetOf(p, i).Agree()
+	read, agrees := quorum.FleetOf(p, i).Agree()
 	return agrees && same(revision, read)
 }
 

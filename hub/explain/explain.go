@@ -13,6 +13,7 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/hub/pipeline/quorum"
 	"github.com/capstan-hub/capstan/internal/promotions"
 )
 
@@ -147,7 +148,7 @@ func (f *Facts) invalid() bool {
 
 func (f *Facts) environment(i int) Environment {
 	env := &f.Pipeline.Spec.Environments[i]
-	fleet := decision.FleetOf(f.Pipeline, i)
+	fleet := quorum.FleetOf(f.Pipeline, i)
 	ready := 0
 	for _, t := range fleet.Targets {
 		if t.Fresh && t.Ready {
@@ -242,7 +243,7 @@ func runs(fleet decision.Fleet, cause string) string {
 
 // question returns the question that the hub decides for environment i.
 func (f *Facts) question(i int) decision.Question {
-	return decision.QuestionOf(f.Pipeline, decision.FleetsOf(f.Pipeline), f.Promotions, i)
+	return decision.QuestionOf(f.Pipeline, quorum.FleetsOf(f.Pipeline), f.Promotions, i)
 }
 
 // status of a target; nil if the hub has not observed it.

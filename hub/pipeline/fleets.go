@@ -15,6 +15,7 @@ import (
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/hub/pipeline/quorum"
 	"github.com/capstan-hub/capstan/internal/revision"
 	"github.com/capstan-hub/capstan/internal/truncate"
 )
@@ -37,7 +38,7 @@ type fleetsOf struct {
 
 // member is a target of a fleet.
 type member struct {
-	decision.Member
+	quorum.Member
 	// unobserved is since when this process cannot observe it; zero if it can.
 	unobserved time.Time
 }
@@ -80,7 +81,7 @@ func (r *Reconciler) stand(p *pipelinesv1.Pipeline, seen observations) (next tim
 			continue
 		}
 		status := p.Status.Environments[env.Name]
-		rules := decision.QuorumFor(p, i)
+		rules := quorum.For(p, i)
 		known, joins := before[env.Name], status != nil && status.Agreed != nil
 		if known == nil {
 			var all bool

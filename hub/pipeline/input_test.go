@@ -10,6 +10,7 @@ import (
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/hub/pipeline/quorum"
 	"github.com/capstan-hub/capstan/index"
 )
 
@@ -58,7 +59,7 @@ func TestStatusCarriesTheDecision(t *testing.T) {
 					p.Status.Environments = r.environments(p, seen, nil, nil)
 					p.Status.Environments["dev"].Agreed = &pipelinesv1.AgreedRevision{Revision: candidate, Sequence: 1}
 					decided := decision.Decide(decision.QuestionOf(p, seen.fleets(p), nil, 1))
-					g.Expect(decision.Decide(decision.QuestionOf(p, decision.FleetsOf(p), nil, 1))).To(Equal(decided))
+					g.Expect(decision.Decide(decision.QuestionOf(p, quorum.FleetsOf(p), nil, 1))).To(Equal(decided))
 					reasons[decided.Reason] = true
 				})
 			}

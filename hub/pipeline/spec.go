@@ -11,6 +11,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 	"github.com/capstan-hub/capstan/hub/pipeline/gate"
+	"github.com/capstan-hub/capstan/hub/pipeline/quorum"
 	"github.com/capstan-hub/capstan/hub/pipeline/verify"
 	"github.com/capstan-hub/capstan/internal/revision"
 	"github.com/capstan-hub/capstan/strategy"
@@ -83,7 +84,7 @@ func (r *Reconciler) problems(p, staged *pipelinesv1.Pipeline) []problem {
 		case n > pipelinesv1.MaxTargets && (env.Selects() || len(env.Waves) > 0):
 			found = append(found, problem{environment: env.Name, message: fmt.Sprintf("environment %q has %d targets, and may have %d: select fewer clusters, or divide them among several Pipelines", env.Name, n, pipelinesv1.MaxTargets)})
 		}
-		if err := decision.QuorumFor(p, i).Err(); err != nil {
+		if err := quorum.For(p, i).Err(); err != nil {
 			found = append(found, problem{environment: env.Name, message: fmt.Sprintf("environment %q runs no revision: %v", env.Name, err)})
 		}
 		for j := range env.Targets {

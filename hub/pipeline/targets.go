@@ -12,6 +12,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/hub/pipeline/quorum"
 	"github.com/capstan-hub/capstan/index"
 	"github.com/capstan-hub/capstan/watchers"
 )
@@ -51,7 +52,7 @@ func (s observations) fleets(p *pipelinesv1.Pipeline) []decision.Fleet {
 
 // fleet returns the targets of environment i of a Pipeline.
 func (s observations) fleet(p *pipelinesv1.Pipeline, i int) decision.Fleet {
-	f := decision.Fleet{Targets: make([]decision.Target, len(s[i])), Quorum: decision.QuorumFor(p, i)}
+	f := decision.Fleet{Targets: make([]decision.Target, len(s[i])), Quorum: quorum.For(p, i)}
 	for j := range s[i] {
 		f.Targets[j] = s[i][j].target
 		f.Targets[j].Standing = s[i][j].standing

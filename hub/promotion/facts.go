@@ -17,6 +17,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 	"github.com/capstan-hub/capstan/hub/pipeline/gate"
+	"github.com/capstan-hub/capstan/hub/pipeline/quorum"
 	"github.com/capstan-hub/capstan/hub/pipeline/verify"
 	"github.com/capstan-hub/capstan/internal/promotions"
 	"github.com/capstan-hub/capstan/internal/revision"
@@ -313,7 +314,7 @@ func (v view) arrived(p *capstanv1.Promotion) bool {
 	if i < 0 || v.status(p.Spec.Environment) == nil {
 		return false
 	}
-	runs, agrees := decision.FleetOf(v.pipeline, i).Agree()
+	runs, agrees := quorum.FleetOf(v.pipeline, i).Agree()
 	return agrees && revision.Same(runs, p.Spec.Revision)
 }
 
@@ -321,7 +322,7 @@ func (v view) arrived(p *capstanv1.Promotion) bool {
 // can be observed runs the revision. A quorum is not enough: the promotion may be for a cluster that joined those that do.
 func (v view) allRun(p *capstanv1.Promotion) bool {
 	i := placeOf(v.pipeline, p)
-	return p.Spec.Wave == nil || i < 0 || !slices.ContainsFunc(decision.FleetOf(v.pipeline, i).Targets, func(t decision.Target) bool {
+	return p.Spec.Wave == nil || i < 0 || !slices.ContainsFunc(quorum.FleetOf(v.pipeline, i).Targets, func(t decision.Target) bool {
 		_, member := slices.BinarySearch(p.Spec.Wave.Clusters, t.Cluster)
 		return member && t.Fresh && !t.Standing.LeftOut() && !revision.Same(t.Revision, p.Spec.Revision)
 	})

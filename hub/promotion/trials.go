@@ -14,6 +14,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/hub/pipeline/quorum"
 	"github.com/capstan-hub/capstan/hub/pipeline/verify"
 	"github.com/capstan-hub/capstan/internal/soak"
 )
@@ -94,7 +95,7 @@ func (r *Reconciler) noteTrial(p *capstanv1.Promotion, v view) {
 	if !runs {
 		t = trial{Trial: soak.ResumeTrial(sumsOf(p)), key: client.ObjectKeyFromObject(p), phase: p.Status.Phase, retry: p.Status.Retry}
 	}
-	verdict := decision.FleetOf(v.pipeline, i).Judged(p.Spec.Wave).Observe(p.Spec.Revision, soak.Unready)
+	verdict := quorum.FleetOf(v.pipeline, i).Judged(p.Spec.Wave).Observe(p.Spec.Revision, soak.Unready)
 	if p.Status.Phase == capstanv1.PhaseAwaitingRollout && verdict == soak.Ready {
 		verdict = soak.Unobserved // It waits for clusters that joined, for which no deadline holds.
 	}

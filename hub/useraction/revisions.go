@@ -7,6 +7,7 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/hub/pipeline/quorum"
 	"github.com/capstan-hub/capstan/internal/revision"
 )
 
@@ -60,7 +61,7 @@ func Revisions(promotions []capstanv1.Promotion, s *Subject, most int) []Revisio
 // ResolveRollback returns what a rollback of the environment of a subject promotes, as the hub decides it.
 func ResolveRollback(promotions []capstanv1.Promotion, s *Subject) (*decision.Request, error) {
 	i := s.Index()
-	q := decision.QuestionOf(s.Pipeline, decision.FleetsOf(s.Pipeline), ofPipeline(promotions, s.Pipeline), i)
+	q := decision.QuestionOf(s.Pipeline, quorum.FleetsOf(s.Pipeline), ofPipeline(promotions, s.Pipeline), i)
 	return decision.ResolveRollback(s.Pipeline, q, i)
 }
 

@@ -6,6 +6,7 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/hub/pipeline/quorum"
 	"github.com/capstan-hub/capstan/internal/revision"
 )
 
@@ -29,7 +30,7 @@ func (f *Facts) decided(p *pipelinesv1.Pipeline, cells []Cell, history []capstan
 			continue
 		}
 		if fleets == nil {
-			fleets = decision.FleetsOf(p)
+			fleets = quorum.FleetsOf(p)
 		}
 		verdict := decision.Decide(decision.QuestionOf(p, fleets, history, i))
 		switch {

@@ -249,7 +249,7 @@ func joined(q Question) bool {
 	}
 	found := false
 	for _, t := range q.Into.Targets {
-		if t.Standing.LeftOut() || !t.Fresh || t.Cluster == "" || t.runs(q.Source.Agreed.Revision) {
+		if t.Standing.LeftOut() || !t.Fresh || t.Cluster == "" || t.Runs(q.Source.Agreed.Revision) {
 			continue
 		}
 		_, member := slices.BinarySearch(n.Clusters, t.Cluster)

@@ -1,6 +1,6 @@
 // Package decision contains the decisions about promotions as pure functions: whether a
 // Promotion is due (Decide), the next phase of a promotion (Next), and the revision on
-// which an environment agrees (Agree, Record).
+// which an environment agrees (Record).
 //
 // # Purpose
 //
@@ -9,7 +9,7 @@
 // read in one sitting. A test of this package prints them as docs/promotion-life.md.
 //
 // input.go makes the arguments of the tables from the hub's objects: QuestionOf,
-// FleetOf, LedgerOf. The reconcilers and the explanations both use it, so an
+// LedgerOf. The reconcilers and the explanations both use it, so an
 // explanation cannot differ from the decision.
 //
 // # Contract

@@ -17,7 +17,7 @@ import (
 // also those of a former Pipeline that was deleted (Line).
 //
 // The reconciler passes the targets that it observes now, an explanation passes those of
-// the status (FleetOf). All else is read from the Pipeline here, so both decide by the
+// the status (quorum.FleetsOf). All else is read from the Pipeline here, so both decide by the
 // same rules.
 func QuestionOf(p *pipelinesv1.Pipeline, fleets []Fleet, promotions []capstanv1.Promotion, i int) Question {
 	q := Question{
@@ -88,62 +88,6 @@ func environmentOf(p *pipelinesv1.Pipeline, fleets []Fleet, promotions []capstan
 	}
 	e.Ledger = LedgerOf(LineOf(p), promotions, env.Name, mark)
 	return e
-}
-
-// FleetsOf returns the targets of all environments of a Pipeline as its status shows them.
-func FleetsOf(p *pipelinesv1.Pipeline) []Fleet {
-	all := make([]Fleet, len(p.Spec.Environments))
-	for i := range all {
-		all[i] = FleetOf(p, i)
-	}
-	return all
-}
-
-// FleetOf returns the targets of environment i of a Pipeline as its status shows them: one for each target of the
-// spec, in its order, or, if they are a fleet, those that the status lists, and then those that it only counts.
-//
-// A target that the status neither shows nor counts among those that are ready, or are not, is not fresh.
-func FleetOf(p *pipelinesv1.Pipeline, i int) Fleet {
-	env := &p.Spec.Environments[i]
-	status := p.Status.Environments[env.Name]
-	f := Fleet{Targets: make([]Target, len(env.Targets)), Quorum: QuorumFor(p, i)}
-	switch {
-	case status == nil:
-		return f
-	case !env.IsFleet():
-		for j := range f.Targets[:min(len(f.Targets), len(status.Targets))] {
-			f.Targets[j] = targetOf(&status.Targets[j])
-		}
-		return f
-	case status.Fleet == nil: // It was no fleet before.
-		f.Unknown = true
-		return f
-	}
-	f.Targets = make([]Target, len(status.Targets), max(int(status.Fleet.Targets), len(status.Targets)))
-	for j := range status.Targets {
-		f.Targets[j] = targetOf(&status.Targets[j])
-		if ref := status.Targets[j].ClusterAppRef.ClusterRef; ref != nil && env.Stage != nil {
-			f.Targets[j].Cluster = ref.Namespace + "/" + ref.Name
-		}
-	}
-	fleet, listed := status.Fleet, f
-	add := func(n, listed int, t Target) {
-		for ; n > listed && len(f.Targets) < cap(f.Targets); n-- {
-			f.Targets = append(f.Targets, t)
-		}
-	}
-	add(int(fleet.Ready), listed.running(fleet.Revision), Target{Fresh: true, Ready: true, Revision: fleet.Revision})
-	add(int(fleet.Lost), listed.number(pipelinesv1.TargetLost), Target{Standing: pipelinesv1.TargetLost})
-	add(int(fleet.Joining), listed.number(pipelinesv1.TargetJoining), Target{Standing: pipelinesv1.TargetJoining})
-	add(int(fleet.Late), listed.number(pipelinesv1.TargetLate), Target{Standing: pipelinesv1.TargetLate})
-	add(int(fleet.Unready), listed.Unready(), Target{Fresh: true})
-	f.Targets = f.Targets[:cap(f.Targets)]
-	f.Unknown = fleet.Required > fleet.Targets
-	return f
-}
-
-func targetOf(s *pipelinesv1.TargetStatus) Target {
-	return Target{Fresh: s.Fresh(), Ready: s.Ready, Progressing: s.Progressing, Revision: s.Revision, Standing: s.Standing}
 }
 
 // Line says which promotions are the history of a Pipeline: its own, which have its UID,

@@ -11,37 +11,6 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
 
-func TestFleetOf(t *testing.T) {
-	seen := &metav1.Time{Time: time.Unix(1, 0)}
-	two := &pipelinesv1.Environment{Name: "prod", Targets: []pipelinesv1.Target{{Namespace: "a"}, {Namespace: "b"}}}
-	one := &pipelinesv1.Environment{Name: "prod", Targets: two.Targets[:1]}
-	for name, tc := range map[string]struct {
-		env    *pipelinesv1.Environment
-		status []pipelinesv1.TargetStatus
-		want   []Target
-	}{
-		"no status":                            {two, nil, []Target{{}, {}}},
-		"ready":                                {one, []pipelinesv1.TargetStatus{{Ready: true, Revision: "1.0"}}, []Target{at("1.0")}},
-		"not ready":                            {one, []pipelinesv1.TargetStatus{{Revision: "1.0"}}, []Target{unready("1.0")}},
-		"stale":                                {one, []pipelinesv1.TargetStatus{{Ready: true, Revision: "1.0", Stale: true}}, []Target{stale("1.0")}},
-		"never observed":                       {one, []pipelinesv1.TargetStatus{{Error: "not observed yet"}}, []Target{{}}},
-		"not readable, a revision is known":    {one, []pipelinesv1.TargetStatus{{Error: "forbidden", Revision: "1.0", ObservedTime: seen}}, []Target{{Revision: "1.0"}}},
-		"observed to be absent":                {one, []pipelinesv1.TargetStatus{{Error: "not found", ObservedTime: seen}}, []Target{{Fresh: true}}},
-		"absent, stored by an earlier version": {one, []pipelinesv1.TargetStatus{{Error: "not found", FormerObservedAt: seen}}, []Target{{Fresh: true}}},
-		"absent, then unreachable":             {one, []pipelinesv1.TargetStatus{{Error: "no answer", ObservedTime: seen, Stale: true}}, []Target{{}}},
-		"added to the spec since":              {two, []pipelinesv1.TargetStatus{{Ready: true, Revision: "1.0"}}, []Target{at("1.0"), {}}},
-		"removed from the spec since":          {one, []pipelinesv1.TargetStatus{{Ready: true, Revision: "1.0"}, {Revision: "0.9"}}, []Target{at("1.0")}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := &pipelinesv1.Pipeline{Spec: pipelinesv1.PipelineSpec{Environments: []pipelinesv1.Environment{*tc.env}}}
-			if tc.status != nil {
-				p.Status.Environments = map[string]*pipelinesv1.EnvironmentStatus{"prod": {Targets: tc.status}}
-			}
-			NewWithT(t).Expect(FleetOf(p, 0)).To(Equal(fleet(tc.want...)))
-		})
-	}
-}
-
 // promotionInto makes a Promotion as the hub writes it.
 func promotionInto(env, source string, number, sequence int64, revision string) capstanv1.Promotion {
 	return capstanv1.Promotion{Spec: capstanv1.PromotionSpec{

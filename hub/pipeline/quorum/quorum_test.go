@@ -1,4 +1,4 @@
-package decision
+package quorum
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
 
@@ -14,16 +15,16 @@ import (
 	"github.com/capstan-hub/capstan/internal/soak"
 )
 
-func quorumOf(t testing.TB, q *pipelinesv1.Quorum) QuorumRules {
+func rulesOf(t testing.TB, q *pipelinesv1.Quorum) Rules {
 	t.Helper()
-	r := parseQuorum(q, "quorum")
+	r := parse(q, "quorum")
 	if r.Err() != nil {
 		t.Fatal(r.Err())
 	}
 	return r
 }
 
-func TestParseQuorum(t *testing.T) {
+func TestParse(t *testing.T) {
 	lost := func(limit intstr.IntOrString, after string) *pipelinesv1.Quorum {
 		return &pipelinesv1.Quorum{Lost: &pipelinesv1.LostTargets{Max: limit, After: after}}
 	}
@@ -45,7 +46,7 @@ func TestParseQuorum(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			r := parseQuorum(tc.spec, "quorum")
+			r := parse(tc.spec, "quorum")
 			if tc.wrong == "" {
 				g.Expect(r.Err()).NotTo(HaveOccurred())
 				return
@@ -56,6 +57,12 @@ func TestParseQuorum(t *testing.T) {
 		})
 	}
 }
+
+// at is a target that runs a revision, fresh and ready.
+func at(revision string) Target { return Target{Fresh: true, Ready: true, Revision: revision} }
+
+func unready(revision string) Target { return Target{Fresh: true, Revision: revision} }
+func stale(revision string) Target   { return Target{Ready: true, Revision: revision} }
 
 func many(n int, t Target) []Target {
 	all := make([]Target, n)
@@ -80,7 +87,7 @@ func join(all ...[]Target) []Target {
 
 // What an environment runs, by a quorum of nine tenths of which a tenth may be lost.
 func TestQuorum(t *testing.T) {
-	q := quorumOf(t, &pipelinesv1.Quorum{Ready: "90%", Lost: &pipelinesv1.LostTargets{Max: intstr.FromString("10%")}})
+	q := rulesOf(t, &pipelinesv1.Quorum{Ready: "90%", Lost: &pipelinesv1.LostTargets{Max: intstr.FromString("10%")}})
 	lost, joining, late := left(pipelinesv1.TargetLost, stale("1.0")), left(pipelinesv1.TargetJoining, unready("1.0")), left(pipelinesv1.TargetLate, at("1.0"))
 	for name, tc := range map[string]struct {
 		targets  []Target
@@ -142,7 +149,7 @@ const commits = "4e1243bd22c66e76c2ba9eddc1f91394e57f9f83"
 // A target is lost, returns, joins and is late at the times of its rules, and not when clocks are set.
 func TestStand(t *testing.T) {
 	g := NewWithT(t)
-	r := quorumOf(t, &pipelinesv1.Quorum{JoinWithin: "30m", Lost: &pipelinesv1.LostTargets{After: "1h", Max: intstr.FromInt32(1)}})
+	r := rulesOf(t, &pipelinesv1.Quorum{JoinWithin: "30m", Lost: &pipelinesv1.LostTargets{After: "1h", Max: intstr.FromInt32(1)}})
 	now := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
 	none, lost := Member{}, Member{Standing: pipelinesv1.TargetLost, Since: now}
 	joining, late := Member{Standing: pipelinesv1.TargetJoining, Since: now}, Member{Standing: pipelinesv1.TargetLate, Since: now.Add(30 * time.Minute)}
@@ -174,7 +181,7 @@ func TestStand(t *testing.T) {
 	expect("may not be lost any more", lost, stale("1.1"), 0, 0, none, 0)
 	expect("may not be lost any more, and can be observed", lost, at("1.0"), 0, 0, joining, 30*time.Minute)
 
-	r = QuorumRules{}
+	r = Rules{}
 	expect("nothing is lost without rules", none, stale("1.1"), -100*time.Hour, 0, none, 0)
 	expect("nothing joins without rules", Member{New: true}, at("1.0"), 0, 0, none, 0)
 	expect("rules were removed", lost, stale("1.1"), 0, 0, none, 0)
@@ -184,7 +191,7 @@ func TestStand(t *testing.T) {
 // them can find two. A target more that runs the revision never ends the agreement.
 func TestAgreementIsUnique(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		q := QuorumRules{percent: rapid.SampledFrom([]int{0, 51, 67, 90, 100}).Draw(t, "percent"), maxLost: rapid.IntRange(0, 49).Draw(t, "lost"), maxLostPercent: rapid.Bool().Draw(t, "percent of lost")}
+		q := Rules{percent: rapid.SampledFrom([]int{0, 51, 67, 90, 100}).Draw(t, "percent"), maxLost: rapid.IntRange(0, 49).Draw(t, "lost"), maxLostPercent: rapid.Bool().Draw(t, "percent of lost")}
 		runs := rapid.SliceOfN(rapid.SampledFrom([]string{"1.0", "1.1", "1.2"}), 1, 12).Draw(t, "runs")
 		observe := func(label string) Fleet {
 			f := Fleet{Quorum: q, Targets: make([]Target, len(runs))}
@@ -212,7 +219,7 @@ func TestAgreementIsUnique(t *testing.T) {
 		}
 		n := 0
 		for i := range a.Targets {
-			if a.Targets[i].runs(one) && !a.Targets[i].Standing.LeftOut() {
+			if a.Targets[i].Runs(one) && !a.Targets[i].Standing.LeftOut() {
 				n++
 			}
 		}
@@ -227,6 +234,37 @@ func TestAgreementIsUnique(t *testing.T) {
 			t.Fatalf("one more that runs %s: %+v", one, more)
 		}
 	})
+}
+
+func TestFleetOf(t *testing.T) {
+	seen := &metav1.Time{Time: time.Unix(1, 0)}
+	two := &pipelinesv1.Environment{Name: "prod", Targets: []pipelinesv1.Target{{Namespace: "a"}, {Namespace: "b"}}}
+	one := &pipelinesv1.Environment{Name: "prod", Targets: two.Targets[:1]}
+	for name, tc := range map[string]struct {
+		env    *pipelinesv1.Environment
+		status []pipelinesv1.TargetStatus
+		want   []Target
+	}{
+		"no status":                            {two, nil, []Target{{}, {}}},
+		"ready":                                {one, []pipelinesv1.TargetStatus{{Ready: true, Revision: "1.0"}}, []Target{at("1.0")}},
+		"not ready":                            {one, []pipelinesv1.TargetStatus{{Revision: "1.0"}}, []Target{unready("1.0")}},
+		"stale":                                {one, []pipelinesv1.TargetStatus{{Ready: true, Revision: "1.0", Stale: true}}, []Target{stale("1.0")}},
+		"never observed":                       {one, []pipelinesv1.TargetStatus{{Error: "not observed yet"}}, []Target{{}}},
+		"not readable, a revision is known":    {one, []pipelinesv1.TargetStatus{{Error: "forbidden", Revision: "1.0", ObservedTime: seen}}, []Target{{Revision: "1.0"}}},
+		"observed to be absent":                {one, []pipelinesv1.TargetStatus{{Error: "not found", ObservedTime: seen}}, []Target{{Fresh: true}}},
+		"absent, stored by an earlier version": {one, []pipelinesv1.TargetStatus{{Error: "not found", FormerObservedAt: seen}}, []Target{{Fresh: true}}},
+		"absent, then unreachable":             {one, []pipelinesv1.TargetStatus{{Error: "no answer", ObservedTime: seen, Stale: true}}, []Target{{}}},
+		"added to the spec since":              {two, []pipelinesv1.TargetStatus{{Ready: true, Revision: "1.0"}}, []Target{at("1.0"), {}}},
+		"removed from the spec since":          {one, []pipelinesv1.TargetStatus{{Ready: true, Revision: "1.0"}, {Revision: "0.9"}}, []Target{at("1.0")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &pipelinesv1.Pipeline{Spec: pipelinesv1.PipelineSpec{Environments: []pipelinesv1.Environment{*tc.env}}}
+			if tc.status != nil {
+				p.Status.Environments = map[string]*pipelinesv1.EnvironmentStatus{"prod": {Targets: tc.status}}
+			}
+			NewWithT(t).Expect(FleetOf(p, 0)).To(Equal(Fleet{Targets: tc.want}))
+		})
+	}
 }
 
 // The status of a fleet lists some of its targets. What it does not list is in line, is left out or is broken only as far as it is

@@ -1,4 +1,4 @@
-package decision
+package quorum
 
 import (
 	"errors"
@@ -14,8 +14,8 @@ import (
 	"github.com/capstan-hub/capstan/internal/period"
 )
 
-// QuorumRules say which targets of an environment may be left out. The zero value requires all of them.
-type QuorumRules struct {
+// Rules say which targets of an environment may be left out. The zero value requires all of them.
+type Rules struct {
 	// percent of the targets that count must run a revision; 0 for all of them.
 	percent int
 	// LostAfter is how long a target cannot be observed until it is lost; 0 for never.
@@ -36,20 +36,20 @@ const (
 	longestQuorum     = 744 * time.Hour
 )
 
-// QuorumFor returns the rules of environment i of a Pipeline.
-func QuorumFor(p *pipelinesv1.Pipeline, i int) QuorumRules {
+// For returns the rules of environment i of a Pipeline.
+func For(p *pipelinesv1.Pipeline, i int) Rules {
 	env := &p.Spec.Environments[i]
 	switch {
 	case env.Quorum != nil:
-		return parseQuorum(env.Quorum, p.Path(i)+".quorum")
+		return parse(env.Quorum, p.Path(i)+".quorum")
 	case env.Selects(), env.Stage != nil:
-		return QuorumRules{JoinWithin: defaultJoinWithin}
+		return Rules{JoinWithin: defaultJoinWithin}
 	}
-	return QuorumRules{}
+	return Rules{}
 }
 
-func parseQuorum(spec *pipelinesv1.Quorum, path string) QuorumRules {
-	r := QuorumRules{JoinWithin: defaultJoinWithin}
+func parse(spec *pipelinesv1.Quorum, path string) Rules {
+	r := Rules{JoinWithin: defaultJoinWithin}
 	var errs []error
 	invalid := func(field string, err error) { errs = append(errs, fmt.Errorf("%s.%s: %w", path, field, err)) }
 	if spec.Ready != "" {
@@ -83,7 +83,7 @@ func parseQuorum(spec *pipelinesv1.Quorum, path string) QuorumRules {
 		}
 	}
 	if len(errs) > 0 {
-		return QuorumRules{wrong: errors.Join(errs...)}
+		return Rules{wrong: errors.Join(errs...)}
 	}
 	return r
 }
@@ -95,10 +95,10 @@ func percentage(text string) (int, bool) {
 }
 
 // Err returns what is invalid, with the path of the field and what to do; nil if all is valid.
-func (r QuorumRules) Err() error { return r.wrong }
+func (r Rules) Err() error { return r.wrong }
 
 // of returns how many of n targets that count must run a revision.
-func (r QuorumRules) of(n int) int {
+func (r Rules) of(n int) int {
 	if r.percent == 0 {
 		return n
 	}
@@ -106,7 +106,7 @@ func (r QuorumRules) of(n int) int {
 }
 
 // MayBeLost returns how many of n targets may be lost.
-func (r QuorumRules) MayBeLost(n int) int {
+func (r Rules) MayBeLost(n int) int {
 	if r.maxLostPercent {
 		return n * r.maxLost / 100
 	}
@@ -128,7 +128,7 @@ type Member struct {
 //
 // A target that can be observed is never lost. One that was lost and can be observed again joins, as a new one does. One that
 // cannot be observed, and may not be lost any more, counts.
-func (r QuorumRules) Stand(was Member, t Target, joined []string, unobserved, now time.Time) (Member, time.Duration) {
+func (r Rules) Stand(was Member, t Target, joined []string, unobserved, now time.Time) (Member, time.Duration) {
 	if !t.Fresh && r.LostAfter > 0 {
 		left := r.LostAfter - now.Sub(unobserved)
 		switch {
@@ -150,12 +150,12 @@ func (r QuorumRules) Stand(was Member, t Target, joined []string, unobserved, no
 }
 
 // join returns the standing of a target that is not lost.
-func (r QuorumRules) join(was Member, t Target, joined []string, now time.Time) (Member, time.Duration) {
+func (r Rules) join(was Member, t Target, joined []string, now time.Time) (Member, time.Duration) {
 	if was.New || was.Since.After(now) { // In the latter case the clock was set back.
 		was = Member{Standing: pipelinesv1.TargetJoining, Since: now}
 	}
 	switch left := was.Since.Add(r.JoinWithin).Sub(now); {
-	case was.Standing == "" || r.JoinWithin == 0 || slices.ContainsFunc(joined, t.runs):
+	case was.Standing == "" || r.JoinWithin == 0 || slices.ContainsFunc(joined, t.Runs):
 		return Member{}, 0
 	case was.Standing == pipelinesv1.TargetLate:
 		return was, 0
