@@ -10,6 +10,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/quorum"
 	"github.com/capstan-hub/capstan/internal/expression"
 	"github.com/capstan-hub/capstan/internal/period"
 )
@@ -160,7 +161,7 @@ func (c Check) shown() string {
 
 // Observed is what a cel check judges.
 type Observed struct {
-	// Fresh is whether every target is.
+	// Fresh is whether every target is, or enough of a fleet are.
 	Fresh   bool
 	Targets expression.Targets
 }
@@ -169,7 +170,7 @@ type Observed struct {
 // its source.
 //
 // Of a fleet, these are the targets that the status lists: up to 100 of them, those first that do not run the revision of
-// the fleet. Those that are left out do not count.
+// the fleet. Those that are left out or late do not count, nor, if the others are enough, those that cannot be observed.
 func Observe(p *pipelinesv1.Pipeline, promotion *capstanv1.Promotion) Observed {
 	p = p.Shown()
 	o := Observed{Fresh: true, Targets: expression.Targets{
@@ -178,25 +179,29 @@ func Observe(p *pipelinesv1.Pipeline, promotion *capstanv1.Promotion) Observed {
 	if promotion.Spec.From != nil {
 		o.Targets.From = promotion.Spec.From.Revisions
 	}
-	o.Targets.Targets = o.targets(p, promotion.Spec.Environment)
-	o.Targets.SourceTargets = o.targets(p, promotion.Spec.Source.Environment)
+	o.Targets.Targets = o.targets(p, promotion.Spec.Environment, promotion.Spec.Wave)
+	o.Targets.SourceTargets = o.targets(p, promotion.Spec.Source.Environment, nil)
 	return o
 }
 
-func (o *Observed) targets(p *pipelinesv1.Pipeline, environment string) []expression.Target {
+func (o *Observed) targets(p *pipelinesv1.Pipeline, environment string, wave *capstanv1.PromotionWave) []expression.Target {
 	i := slices.IndexFunc(p.Spec.Environments, func(e pipelinesv1.Environment) bool { return e.Name == environment })
 	status := p.Status.Environments[environment]
 	if i < 0 || status == nil || len(status.Targets) < len(p.Spec.Environments[i].Targets) {
 		o.Fresh = false
 		return nil
 	}
+	fleet, listed := quorum.FleetOf(p, i).Judged(wave), true // listed is whether all that are listed and count can be observed
 	all := make([]expression.Target, 0, len(p.Spec.Environments[i].Targets))
 	for j := range p.Spec.Environments[i].Targets {
 		t := &status.Targets[j]
-		if t.Standing.LeftOut() {
+		if fleet.Targets[j].Standing.LeftOut() {
 			continue
 		}
-		o.Fresh = o.Fresh && t.Fresh()
+		if !t.Fresh() {
+			listed = false
+			continue
+		}
 		one := expression.Target{
 			Namespace: p.Spec.Environments[i].Targets[j].Namespace, Revision: t.Revision, Ready: t.Ready, Progressing: t.Progressing, Message: t.Message,
 		}
@@ -205,5 +210,7 @@ func (o *Observed) targets(p *pipelinesv1.Pipeline, environment string) []expres
 		}
 		all = append(all, one)
 	}
+	// If more than are listed run another revision, the status does not say whether the others can be observed.
+	o.Fresh = o.Fresh && (fleet.Observed() || listed && fleet.Required() <= len(fleet.Targets))
 	return all
 }

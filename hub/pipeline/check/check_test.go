@@ -1,11 +1,13 @@
 package check
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
@@ -98,6 +100,74 @@ func TestObserve(t *testing.T) {
 	short := seen(same)
 	short.Spec.Environments[1].Targets = append(short.Spec.Environments[1].Targets, pipelinesv1.Target{Namespace: "new"})
 	g.Expect(Observe(short, p).Fresh).To(BeFalse(), "a new target was not observed")
+}
+
+// A fleet is judged by the targets that can be observed if they are enough. One that is late fails no verification.
+func TestObserveFleet(t *testing.T) {
+	t.Parallel()
+	p := &capstanv1.Promotion{Spec: capstanv1.PromotionSpec{Environment: "prod", Revision: "1.1", Source: capstanv1.PromotionSource{Environment: "dev"}}}
+	all, err := Parse([]pipelinesv1.Check{cel("c", "targets.all(t, t.ready && t.revision == revision)")}, "checks")
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	status := func(change func(*pipelinesv1.TargetStatus)) pipelinesv1.TargetStatus {
+		now := metav1.Now()
+		s := pipelinesv1.TargetStatus{Ready: true, Revision: "1.1", ObservedTime: &now}
+		change(&s)
+		return s
+	}
+	runs := status(func(*pipelinesv1.TargetStatus) {})
+	stale := status(func(s *pipelinesv1.TargetStatus) { s.Stale, s.Revision = true, "1.0" })
+	broken := status(func(s *pipelinesv1.TargetStatus) { s.Ready = false })
+	standing := func(s pipelinesv1.TargetStatus, is pipelinesv1.TargetStanding) pipelinesv1.TargetStatus {
+		s.Standing = is
+		return s
+	}
+	lost, joining := standing(stale, pipelinesv1.TargetLost), standing(stale, pipelinesv1.TargetJoining)
+	quorum := &pipelinesv1.Quorum{Ready: "90%", Lost: &pipelinesv1.LostTargets{Max: intstr.FromInt32(1)}}
+	for name, tc := range map[string]struct {
+		quorum  *pipelinesv1.Quorum
+		first   []pipelinesv1.TargetStatus // of 20 targets; the others run the revision
+		verdict capstanv1.CheckVerdict
+		judged  int
+	}{
+		"all":                                  {quorum, nil, capstanv1.CheckPass, 20},
+		"two cannot be observed":               {quorum, []pipelinesv1.TargetStatus{stale, stale}, capstanv1.CheckPass, 18},
+		"three cannot be observed":             {quorum, []pipelinesv1.TargetStatus{stale, stale, stale}, capstanv1.CheckNoData, 17},
+		"one is broken":                        {quorum, []pipelinesv1.TargetStatus{broken}, capstanv1.CheckFail, 20},
+		"one is lost":                          {quorum, []pipelinesv1.TargetStatus{lost}, capstanv1.CheckPass, 19},
+		"two are lost, and one may be":         {quorum, []pipelinesv1.TargetStatus{lost, lost}, capstanv1.CheckNoData, 18},
+		"three are late":                       {quorum, []pipelinesv1.TargetStatus{standing(stale, pipelinesv1.TargetLate), standing(broken, pipelinesv1.TargetLate), standing(stale, pipelinesv1.TargetLate)}, capstanv1.CheckPass, 17},
+		"one joins":                            {quorum, []pipelinesv1.TargetStatus{joining}, capstanv1.CheckPass, 19},
+		"ten join":                             {quorum, slices.Repeat([]pipelinesv1.TargetStatus{joining}, 10), capstanv1.CheckPass, 10},
+		"ten join, another cannot be observed": {quorum, append(slices.Repeat([]pipelinesv1.TargetStatus{joining}, 10), stale), capstanv1.CheckNoData, 9},
+		"no quorum":                            {nil, []pipelinesv1.TargetStatus{joining}, capstanv1.CheckPass, 19},
+		"no quorum, one cannot be observed":    {nil, []pipelinesv1.TargetStatus{stale}, capstanv1.CheckNoData, 19},
+		"no quorum, one cannot be observed and others join": {nil, []pipelinesv1.TargetStatus{
+			stale, standing(runs, pipelinesv1.TargetJoining), standing(runs, pipelinesv1.TargetJoining),
+		}, capstanv1.CheckNoData, 17},
+		"no quorum, one is late and cannot be observed": {nil, []pipelinesv1.TargetStatus{standing(stale, pipelinesv1.TargetLate)}, capstanv1.CheckPass, 19},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, pipeline := NewWithT(t), seen(func(*pipelinesv1.TargetStatus) {})
+			pipeline.Spec.Environments[1].Quorum = tc.quorum
+			pipeline.Spec.Environments[1].Targets = []pipelinesv1.Target{{Namespace: "shop", Clusters: &pipelinesv1.ClusterSelector{}}}
+			prod := pipeline.Status.Environments["prod"]
+			prod.Targets = append(tc.first, slices.Repeat([]pipelinesv1.TargetStatus{runs}, 20-len(tc.first))...)
+			prod.Fleet = &pipelinesv1.FleetStatus{Targets: 20}
+			o := Observe(pipeline, p)
+			r := all[0].Observe(o)
+			g.Expect(r.Verdict).To(Equal(tc.verdict), r.Message)
+			g.Expect(o.Targets.Targets).To(HaveLen(tc.judged))
+		})
+	}
+
+	g, pipeline := NewWithT(t), seen(func(*pipelinesv1.TargetStatus) {})
+	pipeline.Spec.Environments[1].Targets = []pipelinesv1.Target{{Namespace: "shop", Clusters: &pipelinesv1.ClusterSelector{}}}
+	older := status(func(s *pipelinesv1.TargetStatus) { s.Revision = "1.0" })
+	prod := pipeline.Status.Environments["prod"]
+	prod.Targets, prod.Fleet = slices.Repeat([]pipelinesv1.TargetStatus{older}, 100), &pipelinesv1.FleetStatus{Targets: 500, Ready: 300, Required: 500, Revision: "1.1"}
+	g.Expect(all[0].Observe(Observe(pipeline, p)).Verdict).To(Equal(capstanv1.CheckFail), "200 run another revision, and 100 are listed")
+	prod.Targets[7] = stale
+	g.Expect(all[0].Observe(Observe(pipeline, p)).Verdict).To(Equal(capstanv1.CheckNoData), "one of them cannot be observed")
 }
 
 func TestJudge(t *testing.T) {

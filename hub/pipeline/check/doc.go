@@ -9,8 +9,8 @@
 // # Contract
 //
 // All functions are pure. A cel check is judged by Pipeline.status, so every reader has the same result.
-// A target that is not fresh makes the result NoData: a partition neither passes nor fails. Only Fail
-// counts against a revision. A Tally counts results in sequence; every result other than Pass ends a
+// A target that is not fresh makes the result NoData, unless enough targets of a fleet are: a partition
+// neither passes nor fails. Only Fail counts against a revision. A Tally counts results in sequence; every result other than Pass ends a
 // sequence of passes, and only Pass ends one of failures. A result is valid for two intervals; passes
 // before a longer break do not count.
 //

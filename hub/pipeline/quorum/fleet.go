@@ -205,6 +205,18 @@ func (f Fleet) Fresh() bool {
 	return observed >= f.Required() || len(f.Targets) == 0
 }
 
+// Observed returns whether enough of the targets that count can be observed to judge what they show: as many as must run a
+// revision, or all that count if these are fewer.
+func (f Fleet) Observed() bool {
+	observed, required := 0, f.Required()
+	for _, t := range f.Targets {
+		if t.Fresh && !t.Standing.LeftOut() {
+			observed++
+		}
+	}
+	return required <= len(f.Targets) && observed >= min(required, f.counted()) || len(f.Targets) == 0
+}
+
 // Revisions returns the distinct revisions of the targets, in their order; an
 // empty string stands for a target that runs none. Of revisions with the same content it
 // returns the first.
