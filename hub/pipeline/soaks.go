@@ -262,16 +262,16 @@ func soakStatus(s soak.Soak, now time.Time) *pipelinesv1.SoakStatus {
 }
 
 // verdict returns the state of environment i for the soak of the revision on which it agreed last,
-// and the digest of what its targets run, if all of them are known to run the revision.
+// and the digest of what its targets run, if as many as must are known to run the revision.
 //
 // A target that runs another revision is on its way to a new agreement: that neither counts nor
-// restarts the soak.
+// restarts the soak. One whose application is gone is not ready, and has no digest.
 func (s observations) verdict(p *pipelinesv1.Pipeline, i int, agreed string) (v soak.Verdict, digest string, known bool) {
 	fleet := s.fleet(p, i)
 	v = fleet.Observe(agreed, soak.Unobserved)
 	var digests []string
 	for _, o := range s[i] {
-		if o.target.Fresh && !o.standing.LeftOut() && (o.target.Revision == "" || revision.Same(o.target.Revision, agreed)) {
+		if o.target.Fresh && !o.standing.LeftOut() && revision.Same(o.target.Revision, agreed) {
 			digests = append(digests, o.obs.Digest)
 		}
 	}

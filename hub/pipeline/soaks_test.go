@@ -184,6 +184,42 @@ func TestG6NotObservedInASoak(t *testing.T) {
 	s.g.Expect(s.soak().Seconds).To(BeEquivalentTo(2 * 3600))
 }
 
+// An application with a digest that is gone is not ready: that is no other content.
+func TestApplicationIsGoneInASoak(t *testing.T) {
+	chart := ready10()
+	chart.Digest = "0cc9a8446c95"
+	gone := func(s *scene, namespace string) {
+		s.r.Index.Observe(index.Object{Kind: helmReleases, Namespace: namespace, Name: "web"}, index.Observation{})
+		s.reconcile()
+	}
+
+	t.Run("of one", func(t *testing.T) {
+		s := soakScene(t)
+		s.runs("dev", chart)
+		s.reconcile()
+		s.pass(time.Hour)
+		gone(s, "dev")
+		s.g.Expect(s.soak()).To(And(HaveField("Seconds", BeEquivalentTo(3600)), HaveField("State", pipelinesv1.SoakUnready), HaveField("Digest", chart.Digest)))
+		s.pass(6 * time.Minute)
+		s.g.Expect(s.soak().Seconds).To(BeZero(), "it was gone for longer than is tolerated")
+	})
+	t.Run("of a quorum", func(t *testing.T) {
+		s := soakScene(t)
+		dev := &s.p.Spec.Environments[0]
+		dev.Quorum = &pipelinesv1.Quorum{Ready: "60%"}
+		dev.Targets = append(dev.Targets, pipelinesv1.Target{Namespace: "dev2"}, pipelinesv1.Target{Namespace: "dev3"})
+		for _, target := range dev.Targets {
+			s.runs(target.Namespace, chart)
+		}
+		s.reconcile()
+		s.pass(time.Hour)
+		gone(s, "dev3")
+		s.g.Expect(s.soak()).To(And(HaveField("Seconds", BeEquivalentTo(3600)), HaveField("State", pipelinesv1.SoakReady)), "two of three are enough")
+		s.pass(time.Hour)
+		s.g.Expect(s.soak().Seconds).To(BeEquivalentTo(2 * 3600))
+	})
+}
+
 // The sum is written together with any other change, so that a restart loses less.
 func TestSoakIsWrittenWithOtherChanges(t *testing.T) {
 	s := soakScene(t)
