@@ -349,6 +349,14 @@ func (a *acting) completion(approver, promoter, stranger []byte) {
 	a.Expect(complete(promoter, "promote", "shop", "")).To(Equal("prod\nstaging"), "nothing is promoted into the first")
 	a.Expect(complete(promoter, "status", "sh")).To(Equal("shop"))
 	a.Expect(complete(stranger, "status", "")).NotTo(ContainSubstring("shop"))
+	wide := &pipelinesv1.Pipeline{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "wide"}, Spec: *a.p.Spec.DeepCopy()}
+	wide.Spec.Environments[2].Waves = []pipelinesv1.Wave{{Name: "canary", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"ring": "0"}}}, {Name: "rest"}}
+	status := a.p.Status.DeepCopy()
+	status.Environments["prod/canary"], status.Environments["prod/rest"] = status.Environments["prod"], status.Environments["prod"]
+	a.Expect(a.c.Create(a.t.Context(), wide)).To(Succeed())
+	wide.Status = *status
+	a.Expect(a.c.Status().Update(a.t.Context(), wide)).To(Succeed())
+	a.Expect(complete(promoter, "promote", "wide", "")).To(Equal("prod/canary\nprod/rest\nstaging"), "the waves in place of their environment")
 	var out, errOut strings.Builder
 	a.Expect(Program(a.t.Context(), []string{pluginName, "approve", "--help"}, &out, &errOut)).To(BeZero())
 	a.Expect(out.String()).To(ContainSubstring("kubectl capstan approve PIPELINE [ENVIRONMENT]"))

@@ -133,8 +133,9 @@ func (f *clusterFlags) subjects(a *useraction.Action) cobra.CompletionFunc {
 		if err := c.Get(ctx, key, &p); err != nil {
 			return nil
 		}
-		for i := range p.Spec.Environments {
-			if name := p.Spec.Environments[i].Name; a.Refuse(of, &useraction.Subject{Pipeline: p.Shown(), Environment: name}) == nil {
+		shown := p.Shown()
+		for i := range shown.Spec.Environments {
+			if name := shown.Spec.Environments[i].Name; a.Refuse(of, &useraction.Subject{Pipeline: shown, Environment: name}) == nil {
 				names = append(names, name)
 			}
 		}
