@@ -185,6 +185,53 @@ func TestFigures(t *testing.T) {
 			},
 			want: Figures{Deployments: 1, PerDay: today(1), Changes: 1, Failed: 1, Rollbacks: 2, Restore: one(15), Since: at(45).Time},
 		},
+		"a-cluster-that-joins-later-is-no-deployment": {
+			promotions: list{
+				promotion("staging", 1, "2.0.0", 0, 5, succeeded),
+				promotion("prod/canary", 1, "2.0.0", 5, 20, succeeded, wave("prod", false)), promotion("prod/rest", 1, "2.0.0", 30, 45, succeeded, wave("prod", true)),
+				promotion("prod/rest", 2, "2.0.0", 60, 65, succeeded, wave("prod", true)), promotion("prod/canary", 2, "2.0.0", 70, 75, succeeded, wave("prod", false)),
+				promotion("prod/rest", 3, "2.0.0", 80, 85, succeeded, wave("prod", true)),
+			},
+			want: Figures{Deployments: 1, PerDay: today(1), Changes: 1, Lead: one(45), Since: at(45).Time},
+		},
+		"a-cluster-that-joins-later-fails": {
+			promotions: list{
+				promotion("prod/canary", 1, "2.0.0", 5, 20, succeeded, wave("prod", false)), promotion("prod/rest", 1, "2.0.0", 30, 45, succeeded, wave("prod", true)),
+				promotion("prod/canary", 2, "2.0.0", 60, 65, failed, wave("prod", false)), promotion("prod/canary", 3, "2.0.0", 66, 75, succeeded, wave("prod", false)),
+				promotion("prod/rest", 2, "2.0.0", 80, 85, failed, wave("prod", true)), promotion("prod/rest", 3, "2.0.0", 86, 95, succeeded, wave("prod", true)),
+			},
+			want: Figures{Deployments: 1, PerDay: today(1), Changes: 1, Failed: 1, Restore: Percentiles{2, minutes(10), minutes(10)}, Since: at(45).Time},
+		},
+		"a-cluster-joins-waves-in-which-the-revision-was-already": {
+			promotions: list{
+				promotion("prod/canary", 1, "2.0.0", 5, 6, succeeded, wave("prod", false), alreadyThere), promotion("prod/rest", 1, "2.0.0", 6, 7, succeeded, wave("prod", true), alreadyThere),
+				promotion("prod/rest", 2, "2.0.0", 60, 65, succeeded, wave("prod", true)), promotion("prod/rest", 3, "2.0.0", 70, 75, failed, wave("prod", true)),
+			},
+			want: Figures{Changes: 1, Failed: 1, Since: at(75).Time},
+		},
+		"a-revision-that-comes-back-is-another-deployment": {
+			promotions: list{
+				promotion("prod/canary", 1, "2.0.0", 5, 20, succeeded, wave("prod", false)), promotion("prod/rest", 1, "2.0.0", 30, 45, succeeded, wave("prod", true)),
+				promotion("prod/canary", 2, "2.1.0", 50, 55, succeeded, wave("prod", false)), promotion("prod/rest", 2, "2.1.0", 55, 60, succeeded, wave("prod", true)),
+				promotion("prod/canary", 3, "2.0.0", 70, 75, succeeded, wave("prod", false)), promotion("prod/rest", 3, "2.0.0", 75, 80, succeeded, wave("prod", true)),
+			},
+			want: Figures{Deployments: 3, PerDay: today(3), Changes: 3, Since: at(45).Time},
+		},
+		"a-revision-that-was-rolled-back-and-comes-back-is-another-deployment": {
+			promotions: list{
+				promotion("prod/canary", 1, "2.0.0", 5, 20, succeeded, wave("prod", false)), promotion("prod/rest", 1, "2.0.0", 30, 45, succeeded, wave("prod", true)),
+				promotion("prod/rest", 2, "1.0.0", 50, 55, succeeded, wave("prod", true), rollbackOf(1)), promotion("prod/rest", 3, "2.0.0", 70, 75, succeeded, wave("prod", true)),
+			},
+			want: Figures{Deployments: 2, PerDay: today(2), Changes: 2, Failed: 1, Rollbacks: 1, Restore: one(5), Since: at(45).Time},
+		},
+		"a-cluster-joins-after-the-next-revision-failed-in-another-wave": {
+			promotions: list{
+				promotion("prod/canary", 1, "2.0.0", 5, 20, succeeded, wave("prod", false)), promotion("prod/rest", 1, "2.0.0", 30, 45, succeeded, wave("prod", true)),
+				promotion("prod/canary", 2, "2.1.0", 50, 55, failed, wave("prod", false)), promotion("prod/canary", 3, "2.0.0", 55, 60, succeeded, wave("prod", false)),
+				promotion("prod/rest", 2, "2.0.0", 70, 75, succeeded, wave("prod", true)),
+			},
+			want: Figures{Deployments: 1, PerDay: today(1), Changes: 2, Failed: 1, Restore: one(5), Since: at(45).Time},
+		},
 		"waits": {
 			promotions: list{
 				promotion("staging", 1, "2.0.0", 0, 10, succeeded, waited(0, 4, 0)), promotion("prod", 1, "2.0.0", 10, 90, succeeded, waited(10, 40, 70)),

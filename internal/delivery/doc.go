@@ -11,8 +11,9 @@
 // gives Figures. So the counts of Pipelines add up to those of their namespaces and of the fleet.
 //
 //   - A deployment is a Promotion that succeeded, after an attempt of the hub, and is no rollback. With waves
-//     it is complete when the last wave succeeded. A Promotion that found the revision there already
-//     (AlreadyThere) is none: the Pipeline did not deploy it.
+//     it is complete when the last wave succeeded. One for a cluster that joined a wave later is no other deployment,
+//     but a part of that change. A Promotion that found the revision there already (AlreadyThere) is none: the Pipeline
+//     did not deploy it.
 //   - A change is a deployment, or what ended otherwise and failed: its Promotion is Failed, for any reason, or a
 //     rollback replaces it. With waves, all Promotions of one revision are one change. Rollbacks, and what was
 //     rejected or superseded, are no changes.

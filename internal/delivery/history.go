@@ -182,7 +182,15 @@ type state struct {
 	failedAt int64
 	// waves are the changes that were not deployed into the last wave yet, by the content of their revision.
 	waves map[string]*group
+	// runs are the contents that the waves got by their last Promotion; absent if that failed.
+	runs map[string]string
+	// deployed are the newest changes that all waves got, by the content of their revision: indices of Changes, or none if
+	// the hub made no attempt.
+	deployed map[string]int
 }
+
+// none is the index of no change.
+const none = -1
 
 // group is a change in an environment with waves.
 type group struct {
@@ -217,9 +225,27 @@ func (e *state) fail(stage string, at int64) {
 	}
 }
 
+// got notes the end of a Promotion into a wave, and returns whether the wave had its revision before.
+func (e *state) got(p *capstanv1.Promotion, attempted bool) (had bool) {
+	if e.runs == nil {
+		e.waves, e.runs, e.deployed = map[string]*group{}, map[string]string{}, map[string]int{}
+	}
+	wave, content := p.Spec.Environment, revision.Content(p.Spec.Revision)
+	had = e.runs[wave] == content
+	switch {
+	case p.Status.Phase == capstanv1.PhaseSucceeded:
+		e.runs[wave] = content
+	case attempted && !had:
+		delete(e.runs, wave)
+	}
+	return had
+}
+
 // end handles the end of a Promotion into environment number at.
 func (s *scan) end(m moment, at int, e *state) {
 	p, name, last := m.of, s.history.Pipeline.Environments[at], s.last(at)
+	attempted := p.Status.Attempt != nil || p.Status.CarriedOutTime != nil
+	had := p.Spec.Wave != nil && e.got(p, attempted)
 	succeeded, failed := p.Status.Phase == capstanv1.PhaseSucceeded, p.Status.Phase == capstanv1.PhaseFailed
 	if succeeded || failed {
 		s.wait(m, name)
@@ -242,9 +268,8 @@ func (s *scan) end(m moment, at int, e *state) {
 	}
 	// One that was superseded and is rolled back had reached the environment.
 	replaced := s.rolledBack[p.Name] && (succeeded || p.Status.Phase == capstanv1.PhaseSuperseded)
-	attempted := p.Status.Attempt != nil || p.Status.CarriedOutTime != nil
 	if p.Spec.Wave != nil {
-		s.wave(m, at, e, group{attempted: attempted, failed: failed || replaced})
+		s.wave(m, at, e, had, group{attempted: attempted, failed: failed || replaced})
 		return
 	}
 	if deployed := succeeded && attempted; deployed || failed || replaced {
@@ -252,13 +277,20 @@ func (s *scan) end(m moment, at int, e *state) {
 	}
 }
 
-// wave adds the end of a Promotion into a wave to the change of its revision.
-func (s *scan) wave(m moment, at int, e *state, of group) {
+// wave adds the end of a Promotion into a wave to the change of its revision. had is whether the wave had the revision before: if
+// it was deployed, the Promotion is for clusters that joined, and is no other deployment.
+func (s *scan) wave(m moment, at int, e *state, had bool, of group) {
 	content := revision.Content(m.of.Spec.Revision)
-	if e.waves == nil {
-		e.waves = map[string]*group{}
-	}
 	g := e.waves[content]
+	if i, deployed := e.deployed[content]; had && deployed && (g == nil || m.of.Spec.Wave.Last) {
+		switch {
+		case of.failed && i != none:
+			s.history.Changes[i].Failed = true
+		case of.failed:
+			e.deployed[content] = s.change(m, at, false, true)
+		}
+		return
+	}
 	if g == nil {
 		g = &group{}
 		e.waves[content] = g
@@ -271,13 +303,14 @@ func (s *scan) wave(m moment, at int, e *state, of group) {
 		return
 	}
 	delete(e.waves, content)
+	e.deployed[content] = none
 	if g.attempted || g.failed {
-		s.change(m, at, g.attempted, g.failed)
+		e.deployed[content] = s.change(m, at, g.attempted, g.failed)
 	}
 }
 
-// change adds a change that a Promotion ended.
-func (s *scan) change(m moment, at int, deployed, failed bool) {
+// change adds a change that a Promotion ended, and returns its index.
+func (s *scan) change(m moment, at int, deployed, failed bool) int {
 	c := Change{
 		Environment: s.history.Pipeline.Environments[at], Last: s.last(at), Deployed: deployed, Failed: failed, End: timeOf(m.at), Lead: unknown, By: m.of.UID,
 	}
@@ -289,6 +322,7 @@ func (s *scan) change(m moment, at int, deployed, failed bool) {
 		}
 	}
 	s.history.Changes = append(s.history.Changes, c)
+	return len(s.history.Changes) - 1
 }
 
 // finish adds the changes that failed in a wave and were not deployed into the last one.
