@@ -183,8 +183,8 @@ func (f *Facts) environment(i int) Environment {
 	default:
 		e.Why, e.Commands = f.idle(i, newest)
 	}
-	if status := f.Pipeline.Status.Environments[env.Name]; status != nil && status.Fleet != nil && status.Fleet.Message != "" {
-		e.Why += fmt.Sprintf(" Of %d targets: %s.", status.Fleet.Targets, trim(status.Fleet.Message))
+	if message := f.fleetMessage(i); message != "" {
+		e.Why += fmt.Sprintf(" Of %d targets: %s.", f.Pipeline.Status.Environments[env.Name].Fleet.Targets, message)
 	}
 	e.wait = f.waitOf(i, newest)
 	e.Waits = e.InFlight != "" || ready < len(fleet.Targets) || len(e.Commands) > 0

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,10 +13,12 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/gate"
+	"github.com/capstan-hub/capstan/hub/pipeline/quorum"
 )
 
 // update writes the golden files: go test ./hub/explain -update
@@ -141,6 +144,32 @@ func (f *Facts) waves() {
 	add("rest-1", "prod/canary", 1, capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingGates, Gates: []capstanv1.GateStatus{{
 		Name: "soak", Type: capstanv1.SoakGate, State: capstanv1.GateClosed, Message: "healthy for 20m of 1h",
 	}}})
+}
+
+// fleet makes an environment one with a quorum of six tenths, of which one may be lost: with these targets, and the message that the hub
+// writes.
+func (f *Facts) fleet(env, message string, targets ...pipelinesv1.TargetStatus) {
+	i := f.Pipeline.Find(env)
+	f.Pipeline.Spec.Environments[i].Quorum = &pipelinesv1.Quorum{Ready: "60%", Lost: &pipelinesv1.LostTargets{Max: intstr.FromInt32(1)}}
+	status := f.Pipeline.Status.Environments[env]
+	status.Targets, status.Fleet = targets, &pipelinesv1.FleetStatus{Targets: int32(len(targets)), Message: message}
+	for j := range targets {
+		targets[j].Namespace = "shop"
+		targets[j].ClusterAppRef.ClusterRef = &pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Namespace: "fleet", Name: fmt.Sprintf("eu-%d", j)}
+	}
+	fleet := quorum.FleetOf(f.Pipeline, i)
+	runs, n := fleet.Most()
+	status.Fleet.Revision, status.Fleet.Ready, status.Fleet.Required = runs, int32(n), int32(fleet.Required())
+}
+
+// running is a number of targets that run a revision, ready.
+func running(n int, revision string) []pipelinesv1.TargetStatus {
+	return slices.Repeat([]pipelinesv1.TargetStatus{{Ready: true, Revision: revision}}, n)
+}
+
+// left is a number of targets with a standing, in which 1.0.0 was observed.
+func left(n int, standing pipelinesv1.TargetStanding) []pipelinesv1.TargetStatus {
+	return slices.Repeat([]pipelinesv1.TargetStatus{{Revision: "1.0.0", Standing: standing, StandingTime: before(time.Hour), Stale: standing == pipelinesv1.TargetLost}}, n)
 }
 
 func byAnn(s *capstanv1.PromotionSpec) {
@@ -403,6 +432,31 @@ func TestExplanations(t *testing.T) {
 		},
 		"no-targets": func(f *Facts) {
 			f.Pipeline.Spec.Environments[1].Targets, f.Pipeline.Status.Environments["staging"].Targets = nil, nil
+		},
+		"fleet-lost": func(f *Facts) {
+			f.fleet("dev", "2 of 5 targets are lost, and 1 may be: the hub may be cut off from them; lost: shop/web in Cluster/fleet/eu-3; shop/web in Cluster/fleet/eu-4",
+				append(running(3, "1.1.0"), left(2, pipelinesv1.TargetLost)...)...)
+		},
+		"fleet-into-lost": func(f *Facts) {
+			f.at("dev", "1.1.0", 2)
+			f.fleet("staging", "2 of 5 targets are lost, and 1 may be: the hub may be cut off from them; lost: shop/web in Cluster/fleet/eu-3; shop/web in Cluster/fleet/eu-4",
+				append(running(3, "1.0.0"), left(2, pipelinesv1.TargetLost)...)...)
+		},
+		"fleet-differs": func(f *Facts) {
+			f.fleet("dev", "4 targets run 1.1.0, ready, and 8 must", slices.Concat(running(4, "1.1.0"), running(3, "1.0.0"), running(3, "1.0.1"), running(1, "1.0.2"), running(1, "1.0.3"))...)
+		},
+		"fleet-rollout-joining": func(f *Facts) {
+			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingRollout})
+			f.fleet("staging", "2 targets run 1.1.0, ready, and 3 must; lost: shop/web in Cluster/fleet/eu-2; joining: shop/web in Cluster/fleet/eu-3; shop/web in Cluster/fleet/eu-4",
+				slices.Concat(running(2, "1.1.0"), left(1, pipelinesv1.TargetLost), left(2, pipelinesv1.TargetJoining))...)
+		},
+		"fleet-rollout-broken": func(f *Facts) {
+			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingRollout})
+			f.fleet("staging", "2 targets run 1.1.0, ready, and 3 must", append(running(2, "1.1.0"), running(3, "1.0.0")...)...)
+		},
+		"fleet-rollout-arrived": func(f *Facts) {
+			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingRollout})
+			f.fleet("staging", "", append(running(3, "1.1.0"), running(2, "1.0.0")...)...)
 		},
 		"waves": func(f *Facts) { f.waves() },
 		"waves-with-a-late-cluster": func(f *Facts) {

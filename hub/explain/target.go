@@ -7,6 +7,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/quorum"
 	"github.com/capstan-hub/capstan/index"
 	"github.com/capstan-hub/capstan/internal/revision"
 )
@@ -149,20 +150,82 @@ func (f *Facts) obstacles(i int, revision string) string {
 	}
 }
 
-// differ returns why the targets do not agree: their obstacles, or, if there are none, their
+// blocked returns the obstacles of an environment as the end of a sentence; empty if there are none.
+func (f *Facts) blocked(i int, revision string) string {
+	if o := f.obstacles(i, revision); o != "" {
+		return ": " + o
+	}
+	return ""
+}
+
+// differ returns why the targets do not agree: too many are left out, their obstacles, or, if there are none, their
 // different revisions.
 func (f *Facts) differ(i int) string {
+	fleet, message := quorum.FleetOf(f.Pipeline, i), f.fleetMessage(i)
+	if message != "" && fleet.Required() > len(fleet.Targets) {
+		return message
+	}
 	if o := f.obstacles(i, ""); o != "" {
 		return o
 	}
-	var all []string
-	for j := range f.Pipeline.Spec.Environments[i].Targets {
-		all = append(all, fmt.Sprintf("%s runs %s", f.name(i, j), f.status(i, j).Revision))
-	}
-	if len(all) == 0 {
+	if len(fleet.Targets) == 0 {
 		return "it has no targets"
 	}
-	return "its targets differ: " + strings.Join(all, ", ")
+	groups := f.groups(i, fleet)
+	if message != "" && len(groups) <= 1 { // They do not differ, and are too few.
+		return message
+	}
+	if more := len(groups) - maxNamed; more > 0 {
+		groups = append(groups[:maxNamed], fmt.Sprintf("and %d more revisions", more))
+	}
+	return "its targets differ: " + strings.Join(groups, ", ")
+}
+
+// maxNamed is how many revisions are named of an environment whose targets differ.
+const maxNamed = 3
+
+// groups returns for each revision which targets run it that count: the first one's name, and how many more.
+func (f *Facts) groups(i int, fleet quorum.Fleet) []string {
+	var groups []string
+	for _, r := range fleet.Revisions() {
+		name, more, verb := "", 0, "runs"
+		for j, t := range fleet.Targets {
+			switch {
+			case t.Standing.LeftOut() || t.Revision == "" || !revision.Same(t.Revision, r):
+			case name == "" && j < len(f.Pipeline.Spec.Environments[i].Targets):
+				name = f.name(i, j)
+			default: // Those that the status does not list have no names.
+				more++
+			}
+		}
+		switch {
+		case name == "" && more == 0:
+			continue
+		case name == "":
+			name, verb = fmt.Sprintf("%d targets", more), "run"
+		case more > 0:
+			name, verb = fmt.Sprintf("%s and %d more", name, more), "run"
+		}
+		groups = append(groups, fmt.Sprintf("%s %s %s", name, verb, r))
+	}
+	return groups
+}
+
+// fleetMessage returns what the hub says of the targets of environment i; empty if it is no fleet, or if all is in order.
+func (f *Facts) fleetMessage(i int) string {
+	if s := f.Pipeline.Status.Environments[f.Pipeline.Spec.Environments[i].Name]; s != nil && s.Fleet != nil {
+		return trim(s.Fleet.Message)
+	}
+	return ""
+}
+
+// allTargets returns the subject of a sentence about the targets of an environment by its name.
+func (f *Facts) allTargets(i int) string {
+	env := &f.Pipeline.Spec.Environments[i]
+	if env.Quorum != nil {
+		return fmt.Sprintf("the quorum of targets of %q runs", env.Name)
+	}
+	return fmt.Sprintf("all targets of %q run", env.Name)
 }
 
 // everyTarget returns the subject of a sentence about the targets of an environment that must run a revision.

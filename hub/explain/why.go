@@ -8,6 +8,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 	"github.com/capstan-hub/capstan/hub/pipeline/gate"
+	"github.com/capstan-hub/capstan/hub/pipeline/quorum"
 	"github.com/capstan-hub/capstan/internal/revision"
 	"github.com/capstan-hub/capstan/strategy"
 )
@@ -20,7 +21,11 @@ func (f *Facts) first(fleet decision.Fleet) string {
 	if revision, ok := fleet.Agree(); ok {
 		return fmt.Sprintf("%s runs %s, which is the revision to promote.", f.everyTarget(0), revision)
 	}
-	return fmt.Sprintf("there is no revision to promote: %s.", f.differ(0))
+	why := f.differ(0)
+	if why == f.fleetMessage(0) { // It follows.
+		return "there is no revision to promote."
+	}
+	return fmt.Sprintf("there is no revision to promote: %s.", why)
 }
 
 // inFlight explains what a promotion under way waits for, what caused one that is by request or a rollback,
@@ -71,10 +76,10 @@ func (f *Facts) waitsFor(i int, p *capstanv1.Promotion) (string, []string) {
 		}
 		return fmt.Sprintf("%s has waited %s for its pull request to be merged: %s", p.Spec.Revision, f.ago(p.Status.StartTime), p.Status.URL), nil
 	case capstanv1.PhaseAwaitingRollout:
-		if o := f.obstacles(i, p.Spec.Revision); o != "" {
-			return fmt.Sprintf("waiting for %s to run %s: %s.", f.everyTarget(i), p.Spec.Revision, o), nil
+		if runs, agrees := quorum.FleetOf(f.Pipeline, i).Agree(); agrees && revision.Same(runs, p.Spec.Revision) {
+			return fmt.Sprintf("%s runs %s; the hub records this next.", f.everyTarget(i), p.Spec.Revision), nil
 		}
-		return fmt.Sprintf("%s runs %s; the hub records this next.", f.everyTarget(i), p.Spec.Revision), nil
+		return fmt.Sprintf("waiting for %s to run %s%s.", f.everyTarget(i), p.Spec.Revision, f.blocked(i, p.Spec.Revision)), nil
 	case capstanv1.PhaseVerifying:
 		return fmt.Sprintf("%s is being verified: %s.", p.Spec.Revision, trim(p.Status.Message)) + unnamedChecks(p), nil
 	case "", capstanv1.PhaseSucceeded, capstanv1.PhaseFailed, capstanv1.PhaseRejected, capstanv1.PhaseSuperseded:
@@ -106,7 +111,7 @@ func (f *Facts) idle(i int, newest *capstanv1.Promotion) (string, []string) {
 	case decision.NoPromotion:
 		return also("nothing is promoted into it: neither the promotion of the environment nor spec.promotion is set."), nil
 	case decision.SourceNotAgreed:
-		return fmt.Sprintf("waiting until all targets of %q run the same revision: %s.", source, f.differ(i-1)), nil
+		return fmt.Sprintf("waiting until %s the same revision: %s.", f.allTargets(i-1), f.differ(i-1)), nil
 	case decision.SourceMadeByHand:
 		if runsCandidate(q) {
 			return upToDate(q), nil
@@ -146,7 +151,7 @@ func (f *Facts) idle(i int, newest *capstanv1.Promotion) (string, []string) {
 	case decision.NoTargets:
 		return "nothing can be promoted into it: it has no targets.", nil
 	case decision.EnvironmentNotFresh:
-		return fmt.Sprintf("%s is not promoted because it is unknown what this environment runs: %s.", q.Source.Agreed.Revision, f.obstacles(i, "")), nil
+		return fmt.Sprintf("%s is not promoted because it is unknown what this environment runs%s.", q.Source.Agreed.Revision, f.blocked(i, "")), nil
 	case decision.UpToDate:
 		if newest != nil && decision.FailedInEnvironment(newest.Status.Phase, newest.Status.Reason) {
 			return f.ended(i, newest)
@@ -267,8 +272,8 @@ func (f *Facts) ended(i int, p *capstanv1.Promotion) (string, []string) {
 		return fmt.Sprintf("%s was superseded %s ago (%s: %s).",
 			f.called(p)+cause(p), f.ago(p.Status.FinishTime), p.Status.Reason, trim(p.Status.Message)) + f.unready(i), retry
 	case capstanv1.PhaseSucceeded:
-		return fmt.Sprintf("%s was promoted %s ago; not every target runs it now, and Capstan will not promote it again on its own: %s.",
-			p.Spec.Revision, f.ago(p.Status.FinishTime), f.obstacles(i, p.Spec.Revision)), retry
+		return fmt.Sprintf("%s was promoted %s ago; not every target runs it now, and Capstan will not promote it again on its own%s.",
+			p.Spec.Revision, f.ago(p.Status.FinishTime), f.blocked(i, p.Spec.Revision)), retry
 	case "", capstanv1.PhaseAwaitingGates, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout, capstanv1.PhaseVerifying:
 	}
 	return "", nil
