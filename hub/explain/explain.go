@@ -57,8 +57,8 @@ type Environment struct {
 	Why string
 	// Commands that make the environment continue.
 	Commands []string
-	// Waits is whether a promotion is under way or has failed, the environment is held, or a target is not
-	// ready.
+	// Waits is whether a promotion is under way or has failed, the environment is held, a target that counts is not
+	// ready, or too many are left out.
 	Waits bool
 
 	// base is the environment of which it is a wave; empty if it is none. ready and targets are the numbers of Ready.
@@ -149,10 +149,13 @@ func (f *Facts) invalid() bool {
 func (f *Facts) environment(i int) Environment {
 	env := &f.Pipeline.Spec.Environments[i]
 	fleet := quorum.FleetOf(f.Pipeline, i)
-	ready := 0
+	ready, unready := 0, 0
 	for _, t := range fleet.Targets {
-		if t.Fresh && t.Ready {
+		switch {
+		case t.Fresh && t.Ready:
 			ready++
+		case !t.Standing.LeftOut():
+			unready++
 		}
 	}
 	e := Environment{Name: env.Name, Runs: runs(fleet, f.cause(i)), Ready: fmt.Sprintf("%d/%d", ready, len(fleet.Targets)), ready: ready, targets: len(fleet.Targets)}
@@ -187,7 +190,7 @@ func (f *Facts) environment(i int) Environment {
 		e.Why += fmt.Sprintf(" Of %d targets: %s.", f.Pipeline.Status.Environments[env.Name].Fleet.Targets, message)
 	}
 	e.wait = f.waitOf(i, newest)
-	e.Waits = e.InFlight != "" || ready < len(fleet.Targets) || len(e.Commands) > 0
+	e.Waits = e.InFlight != "" || unready > 0 || leftOut(fleet) != "" || len(e.Commands) > 0
 	return e
 }
 

@@ -245,3 +245,43 @@ func TestWaits(t *testing.T) {
 	}
 	NewWithT(t).Expect(waitText).To(HaveLen(len(waitSeverity)))
 }
+
+// A fleet does not wait for targets that its quorum leaves out, unless too many are.
+func TestFleetWaits(t *testing.T) {
+	broken := pipelinesv1.TargetStatus{Revision: "1.0.0", Reason: "InstallFailed"}
+	for name, c := range map[string]struct {
+		targets []pipelinesv1.TargetStatus
+		message string
+		kind    WaitKind // empty if it does not wait
+		reason  string
+	}{
+		"one is lost":                     {append(running(4, "1.0.0"), left(1, pipelinesv1.TargetLost)...), "lost: A", "", ""},
+		"one joins":                       {append(running(4, "1.0.0"), left(1, pipelinesv1.TargetJoining)...), "joining: A", "", ""},
+		"no targets":                      {nil, "", "", ""},
+		"two are lost, and one may be":    {append(running(3, "1.0.0"), left(2, pipelinesv1.TargetLost)...), "2 of 5 targets are lost", WaitUnreadable, "Lost"},
+		"three of five join":              {append(running(2, "1.0.0"), left(3, pipelinesv1.TargetJoining)...), "2 targets run 1.0.0", WaitTarget, "Joining"},
+		"one is lost, another is broken":  {append(append(running(3, "1.0.0"), left(1, pipelinesv1.TargetLost)...), broken), "lost: A", WaitTarget, "InstallFailed"},
+		"two are lost, another is broken": {append(append(running(2, "1.0.0"), left(2, pipelinesv1.TargetLost)...), broken), "2 of 5 targets are lost", WaitUnreadable, "Lost"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			f := shop()
+			f.fleet("prod", c.message, c.targets...)
+			s := (&Fleet{Now: now, Pipelines: []pipelinesv1.Pipeline{*f.Pipeline}}).Summary()
+			if c.kind == "" {
+				g.Expect(s.Pipelines.Waiting).To(BeZero())
+				g.Expect(s.Pipelines.Causes).To(BeEmpty())
+				return
+			}
+			g.Expect(s.Pipelines.Waiting).To(Equal(1))
+			g.Expect(s.Pipelines.Causes).To(HaveLen(1))
+			cause := s.Pipelines.Causes[0]
+			g.Expect(WaitKind(cause.Kind)).To(Equal(c.kind))
+			g.Expect(cause.Reason).To(Equal(c.reason))
+			if cause.Reason != broken.Reason {
+				g.Expect(cause.Message).To(Equal(c.message))
+				g.Expect(cause.Oldest).To(HaveValue(Equal(now.Add(-time.Hour))))
+			}
+		})
+	}
+}

@@ -10,7 +10,9 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/gate"
+	"github.com/capstan-hub/capstan/hub/pipeline/quorum"
 	"github.com/capstan-hub/capstan/internal/causes"
 	"github.com/capstan-hub/capstan/internal/promotions"
 )
@@ -27,9 +29,10 @@ const (
 	WaitInvalid WaitKind = "Invalid"
 	// WaitDown: an EventingBackend is not ready. The reason is that of its condition Ready.
 	WaitDown WaitKind = "NotReady"
-	// WaitUnreadable: a target cannot be read. The reason is the state of its cluster, or that of the target.
+	// WaitUnreadable: a target cannot be read. The reason is the state of its cluster, or that of the target; it is Lost if
+	// more targets are lost than the quorum permits.
 	WaitUnreadable WaitKind = "TargetUnreadable"
-	// WaitTarget: an application is not ready. The reason is its own.
+	// WaitTarget: an application is not ready. The reason is its own; it is Joining if too many targets join.
 	WaitTarget WaitKind = "TargetNotReady"
 	// WaitStalled: a promotion is older than --stall-after, or cannot be carried out. The reason is its phase.
 	WaitStalled WaitKind = "Stalled"
@@ -139,9 +142,59 @@ func (f *Facts) ofPromotion(i int, p *capstanv1.Promotion, w *wait) bool {
 	return true
 }
 
-// ofTargets sets the cause in the first target of environment i that is not ready. If there is none, a user can
-// act, and the explanation says how.
+// leftOut returns the standing because of which so many targets are left out that the others cannot be enough; empty if
+// they can.
+func leftOut(fleet quorum.Fleet) pipelinesv1.TargetStanding {
+	lost, joining := 0, 0
+	for _, t := range fleet.Targets {
+		switch t.Standing {
+		case pipelinesv1.TargetLost:
+			lost++
+		case pipelinesv1.TargetJoining:
+			joining++
+		case pipelinesv1.TargetLate, "":
+		}
+	}
+	switch {
+	case lost+joining == 0 || fleet.Required() <= len(fleet.Targets)-lost-joining:
+		return ""
+	case lost > fleet.Quorum.MayBeLost(len(fleet.Targets)) || joining == 0:
+		return pipelinesv1.TargetLost
+	}
+	return pipelinesv1.TargetJoining
+}
+
+// ofFleet sets the cause in the targets of environment i that are left out; false if it is not there.
+func (f *Facts) ofFleet(i int, w *wait) bool {
+	standing := leftOut(quorum.FleetOf(f.Pipeline, i))
+	if standing == "" {
+		return false
+	}
+	w.kind, w.reason, w.message = WaitTarget, string(standing), f.fleetMessage(i)
+	if standing == pipelinesv1.TargetLost {
+		w.kind = WaitUnreadable
+	}
+	for j := range f.Pipeline.Spec.Environments[i].Targets {
+		s := f.status(i, j)
+		if s == nil || s.Standing == "" {
+			continue
+		}
+		if ref := s.ClusterAppRef.ClusterRef; ref != nil {
+			w.own = append(w.own, ref.Name)
+		}
+		if since := timeOf(s.StandingTime); s.Standing == standing && (w.since.IsZero() || since.Before(w.since)) {
+			w.since = since
+		}
+	}
+	return true
+}
+
+// ofTargets sets the cause in the targets of environment i that are left out, or in the first one that is not ready. If there is
+// none, a user can act, and the explanation says how.
 func (f *Facts) ofTargets(i int, w *wait) {
+	if f.ofFleet(i, w) {
+		return
+	}
 	for j := range f.Pipeline.Spec.Environments[i].Targets {
 		if f.obstacle(i, j, "") == "" {
 			continue
