@@ -243,8 +243,8 @@ func joined(q Question) bool {
 		return false
 	}
 	superseded := func(why PhaseReason) bool { return n.Phase == capstanv1.PhaseSuperseded && n.Reason == string(why) }
-	movedOn := superseded(EnvironmentMovedOn)
-	if n.Phase != capstanv1.PhaseSucceeded && n.Phase != capstanv1.PhaseAwaitingRollout && !movedOn && !(n.CarriedOut && superseded(EnvironmentRemoved)) {
+	movedOn, othersLeft := superseded(EnvironmentMovedOn), n.CarriedOut && superseded(EnvironmentRemoved)
+	if n.Phase != capstanv1.PhaseSucceeded && n.Phase != capstanv1.PhaseAwaitingRollout && !movedOn && !othersLeft {
 		return false
 	}
 	found := false
