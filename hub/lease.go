@@ -27,7 +27,8 @@ const (
 	// another may take over. From the last renewal that the others see, it ends after the rest of that
 	// request, the time to the next one, the 20 s, and the two requests with which client-go releases a
 	// lease: 2 + 4 + 20 + 2 × 2 s = 30 s at most, with warm standbys 26.6 s. controller-runtime's own
-	// lock gives each request half of the deadline, which is too long for that.
+	// lock gives each request half of the deadline, which is too long for that. Of a lease of less than
+	// 15 s, where a request may take leastRequest, a leader may end up to 2 s late.
 	requestShare = 15
 	leastRequest = time.Second
 )

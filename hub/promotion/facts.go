@@ -322,10 +322,7 @@ func (v view) arrived(p *capstanv1.Promotion) bool {
 // can be observed runs the revision. A quorum is not enough: the promotion may be for a cluster that joined those that do.
 func (v view) allRun(p *capstanv1.Promotion) bool {
 	i := placeOf(v.pipeline, p)
-	return p.Spec.Wave == nil || i < 0 || !slices.ContainsFunc(quorum.FleetOf(v.pipeline, i).Targets, func(t decision.Target) bool {
-		_, member := slices.BinarySearch(p.Spec.Wave.Clusters, t.Cluster)
-		return member && t.Fresh && !t.Standing.LeftOut() && !revision.Same(t.Revision, p.Spec.Revision)
-	})
+	return p.Spec.Wave == nil || i < 0 || !quorum.FleetOf(v.pipeline, i).Elsewhere(p.Spec.Revision, p.Spec.Wave)
 }
 
 // leftOut says which targets of a fleet do not run the revision although the environment does, as the end of a sentence;

@@ -121,7 +121,7 @@ func sentence(p *capstanv1.Promotion, why decision.PhaseReason) string {
 		}
 		return fmt.Sprintf("%s failed in the verification of %s, or is being rolled back there; it is promoted when it is verified there", revision, of)
 	case decision.WaveChanged:
-		return fmt.Sprintf("a cluster of %q belongs to another wave of %q now; a promotion of %s into the clusters that it has now replaces this one",
+		return fmt.Sprintf("a cluster of %q belongs to another wave of %q now, or to none; a promotion of %s into the clusters that it has now replaces this one",
 			env, p.Spec.Wave.Environment, revision)
 	case decision.RequestDeleted:
 		return fmt.Sprintf("PromotionRequest %s, which caused it, was deleted", p.Spec.Request.Name)

@@ -69,6 +69,27 @@ func TestTheCanaryLeavesBeforeItsVerdict(t *testing.T) {
 	}
 }
 
+// The revision was sent to the canary. A promotion for a cluster that joined replaced that one, and was not sent when both clusters left.
+func TestTheCanaryLeavesWithAClusterThatJoined(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := wavesOf(t, rings(), threeRings())
+	w.unready("eu-0", "1.1", false)
+	w.receiver.fail = 1000
+	w.label("eu-9", ring(0))
+	h.settle(ctx)
+	w.runs("eu-9", "1.0")
+	h.settle(ctx)
+	h.live(ctx, 35*time.Minute, 5*time.Minute)
+	w.expectPhase(ctx, g, "prod/canary", capstanv1.PhasePromoting)
+	g.Expect(w.into(ctx, "prod/canary")).To(HaveLen(2))
+	w.label("eu-0", nil)
+	w.label("eu-9", nil)
+	h.settle(ctx)
+	w.receiver.fail = 0
+	h.live(ctx, 2*time.Hour, 10*time.Minute)
+	g.Expect(w.sentTo("prod/early")).NotTo(ContainElement("1.1"), "it did not run in the canary")
+}
+
 // The waves are edited while a revision is on its way into the first one: its clusters are in another wave, which goes on.
 func TestTheCanaryIsRenamedBeforeItsVerdict(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 )
 
 // A cluster joins a wave that has agreed on nothing yet, after its promotion was created.
@@ -125,4 +126,48 @@ func TestAClusterThatJoinedIsBroken(t *testing.T) {
 	h.settle(ctx)
 	h.live(ctx, time.Hour, 10*time.Minute)
 	g.Expect(w.newest(ctx, "prod/early").Spec.RollbackOf).NotTo(BeNil())
+}
+
+// A cluster joins a wave while its revision is verified, and runs it already: the verification ends.
+func TestAClusterJoinsDuringAVerification(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := wavesOf(t, rings(), threeRings(), verifiedOrBack)
+	w.runs("eu-0", "1.1")
+	h.settle(ctx)
+	w.expectPhase(ctx, g, "prod/canary", capstanv1.PhaseVerifying)
+	w.label("eu-9", ring(0))
+	h.settle(ctx)
+	w.runs("eu-9", "1.1")
+	h.settle(ctx)
+	h.live(ctx, 40*time.Minute, 5*time.Minute)
+	w.expectReason(ctx, g, "prod/canary", capstanv1.PhaseSucceeded, decision.Verified)
+}
+
+// Two clusters join a wave whose quorum runs the revision, and one of them moves before the promotion for both is sent: the other one
+// gets the revision nevertheless.
+func TestOneOfTwoThatJoinedMoves(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := wavesOf(t, rings(), threeRings(), func(p *pipelinesv1.Pipeline) {
+		p.Spec.Environments[1].Quorum = &pipelinesv1.Quorum{Ready: "51%"}
+	})
+	w.label("eu-5", ring(1))
+	w.label("eu-6", ring(1))
+	h.settle(ctx)
+	w.runs("eu-5", "1.1")
+	w.runs("eu-6", "1.1")
+	w.runsInAll(ctx, h, "1.1")
+	for _, c := range []string{"eu-8", "eu-9"} {
+		w.label(c, ring(1))
+		h.settle(ctx)
+		w.runs(c, "1.0")
+	}
+	h.settle(ctx)
+	w.receiver.fail = 1000
+	h.live(ctx, 35*time.Minute, 5*time.Minute)
+	w.expectPhase(ctx, g, "prod/early", capstanv1.PhasePromoting)
+	w.label("eu-9", ring(2))
+	h.settle(ctx)
+	w.receiver.fail = 0
+	h.live(ctx, time.Hour, 5*time.Minute)
+	g.Expect(w.lastSentTo("eu-8")).To(Equal("1.1"))
 }

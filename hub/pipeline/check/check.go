@@ -191,11 +191,11 @@ func (o *Observed) targets(p *pipelinesv1.Pipeline, environment string, wave *ca
 		o.Fresh = false
 		return nil
 	}
-	fleet, listed := quorum.FleetOf(p, i).Judged(wave), true // listed is whether all that are listed and count can be observed
+	fleet, listed := quorum.FleetOf(p, i), true // listed is whether all that are listed and count can be observed
 	all := make([]expression.Target, 0, len(p.Spec.Environments[i].Targets))
 	for j := range p.Spec.Environments[i].Targets {
 		t := &status.Targets[j]
-		if fleet.Targets[j].Standing.LeftOut() {
+		if !fleet.Targets[j].Judges(wave) {
 			continue
 		}
 		if !t.Fresh() {
@@ -211,6 +211,7 @@ func (o *Observed) targets(p *pipelinesv1.Pipeline, environment string, wave *ca
 		all = append(all, one)
 	}
 	// If more than are listed run another revision, the status does not say whether the others can be observed.
-	o.Fresh = o.Fresh && (fleet.Observed() || listed && fleet.Required() <= len(fleet.Targets))
+	judged := fleet.Judged(wave)
+	o.Fresh = o.Fresh && (len(fleet.Targets) == 0 || judged.Observed() || listed && judged.Required() <= len(judged.Targets))
 	return all
 }

@@ -200,9 +200,9 @@ var decisionTable = []decisionRow{
 	{TargetsJoined, "the environment is a wave, a cluster joined it after the newest promotion for this roll-out was created, is not Joining any more, and does not run the candidate, which that promotion brought to the others, or did not bring only because of the cluster, or because the others left", true,
 		"The promotion did not change the manifests of that cluster. The new one changes them.",
 		func(q Question) bool { return !q.Rejected && joined(q) }},
-	{UpToDate, "every target of the environment, or its quorum, runs the candidate, and the environment has no verification, has verified it, or has a promotion for this roll-out that is in flight or failed", false,
+	{UpToDate, "every target of the environment, or its quorum, runs the candidate, and the environment has no verification, has verified it, or has a promotion for this roll-out that is in flight or failed; except a wave whose newest promotion is for this roll-out and was not carried out, with a cluster that does not run the candidate", false,
 		"There is nothing to do, or to verify.",
-		func(q Question) bool { return runsCandidate(q) && !unverified(q) }},
+		func(q Question) bool { return runsCandidate(q) && !unverified(q) && !owed(q) }},
 	{CandidateRejected, "spec.reject of the Pipeline contains the candidate", false,
 		"A user rejected the revision.",
 		func(q Question) bool { return q.Rejected }},
@@ -259,6 +259,13 @@ func joined(q Question) bool {
 		found = found || !member
 	}
 	return found
+}
+
+// owed returns whether the newest promotion into a wave was to bring the candidate to a cluster that does not run it, and
+// was not carried out. The quorum may run the candidate without that cluster.
+func owed(q Question) bool {
+	n := newestForCandidate(q)
+	return n != nil && n.Clusters != nil && !n.CarriedOut && q.Into.Elsewhere(q.Source.Agreed.Revision, nil)
 }
 
 // promotable returns whether the source's agreed revision may be promoted further. A fast

@@ -9,6 +9,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/quorum"
 	"github.com/capstan-hub/capstan/internal/soak"
 )
 
@@ -57,6 +58,46 @@ func agreed(revision string, sequence int64) *pipelinesv1.AgreedRevision {
 // entry is a promotion from the first environment.
 func entry(n int64, revision string, sequence int64, phase capstanv1.PromotionPhase) Entry {
 	return Entry{Number: n, Revision: revision, Sequence: sequence, Source: "dev", Intent: notify, Phase: phase}
+}
+
+// TestAPromotionThatIsOwed: the quorum of a wave runs 1.1, and a cluster that joined does not. The promotion for it ended before it
+// was carried out.
+func TestAPromotionThatIsOwed(t *testing.T) {
+	t.Parallel()
+	edited := notify
+	edited.Manual = !edited.Manual
+	for name, tc := range map[string]struct {
+		newest      Entry
+		waveChanged bool
+		reason      Reason
+	}{
+		"a cluster moved":             {Entry{Phase: capstanv1.PhaseSuperseded, Reason: string(WaveChanged)}, false, PromotionRestored},
+		"it was rejected for a time":  {Entry{Phase: capstanv1.PhaseSuperseded, Reason: string(RevisionRejected)}, false, PromotionRestored},
+		"failed, and a cluster moved": {Entry{Phase: capstanv1.PhaseFailed}, true, PromotionRestored},
+		"failed":                      {Entry{Phase: capstanv1.PhaseFailed}, false, AlreadyDecided},
+		"a user rejected it":          {Entry{Phase: capstanv1.PhaseRejected}, false, AlreadyDecided},
+		"failed, and was edited":      {Entry{Phase: capstanv1.PhaseFailed, Intent: edited}, false, IntentChanged},
+		"in flight":                   {Entry{Phase: capstanv1.PhaseAwaitingMerge}, false, AlreadyDecided},
+		"carried out":                 {Entry{Phase: capstanv1.PhaseSucceeded, CarriedOut: true}, false, UpToDate},
+	} {
+		n := tc.newest
+		n.Number, n.Revision, n.Sequence, n.Source, n.Clusters = 2, "1.1", 2, "dev", []string{"eu/1", "eu/2", "eu/3", "eu/8"}
+		if n.Intent == (Intent{}) {
+			n.Intent = notify
+		}
+		q := question(with(n), func(q *Question) {
+			q.WaveChanged = tc.waveChanged
+			q.Into.Wave = true
+			q.Into.Fleet.Quorum = quorum.For(&pipelinesv1.Pipeline{Spec: pipelinesv1.PipelineSpec{Environments: []pipelinesv1.Environment{{Quorum: &pipelinesv1.Quorum{Ready: "60%"}}}}}, 0)
+			q.Into.Targets = nil
+			for _, of := range []struct{ cluster, runs string }{{"eu/1", "1.1"}, {"eu/2", "1.1"}, {"eu/3", "1.1"}, {"eu/8", "1.0"}} {
+				one := at(of.runs)
+				one.Cluster = of.cluster
+				q.Into.Targets = append(q.Into.Targets, one)
+			}
+		})
+		NewWithT(t).Expect(Decide(q).Reason).To(Equal(tc.reason), name)
+	}
 }
 
 // question is about staging: dev agreed on 1.1 (its second), staging runs 1.0.

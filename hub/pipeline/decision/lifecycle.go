@@ -42,7 +42,7 @@ type Facts struct {
 	// SourceChanged: the environment before this one in the Pipeline is not the source of
 	// the promotion, because an environment was inserted, removed, renamed or moved.
 	SourceChanged bool
-	// WaveChanged: a cluster of its wave belongs to another wave of the environment now. False for a rollback and a
+	// WaveChanged: a cluster of its wave belongs to another wave of the environment now or, if it failed, to none. False for a rollback and a
 	// promotion by request, which Decide replaces (Reissued).
 	WaveChanged bool
 	// RequestDeleted: the PromotionRequest that caused it was deleted.
@@ -53,7 +53,8 @@ type Facts struct {
 	RunRejected bool
 	// Newer: a promotion with a higher number exists, or existed.
 	Newer bool
-	// Runs: every target of the environment runs the revision, fresh and ready.
+	// Runs: every target of the environment, or its quorum, runs the revision, fresh and ready. Before the promotion
+	// was carried out, a quorum is not enough for a wave: every cluster that it is for must run it.
 	Runs bool
 	// SourceMovedOn: the source agreed on another revision, and this one has not soaked there, or
 	// the source went back. Without a soak, each has.

@@ -19,7 +19,7 @@ func FirstStage(p *pipelinesv1.Pipeline, i int) int {
 }
 
 // Moved returns the first one of the clusters of a promotion into a stage, as namespace/name, that belongs to another stage of the same
-// environment now, by the status of the Pipeline; empty if none does. A cluster that was only removed, or is no longer selected, has not
+// environment now, by the targets and the status of the Pipeline; empty if none does. A cluster that was only removed, or is no longer selected, has not
 // moved: what is sent to it changes no other wave. It counts if the promotion failed, because that may be due to this cluster.
 func Moved(p *pipelinesv1.Pipeline, environment string, clusters []string, failed bool) string {
 	i := slices.IndexFunc(p.Spec.Environments, func(e pipelinesv1.Environment) bool { return e.Name == environment })
@@ -27,6 +27,11 @@ func Moved(p *pipelinesv1.Pipeline, environment string, clusters []string, faile
 		return ""
 	}
 	own, others := map[string]bool{}, map[string]bool{}
+	for j := range p.Spec.Environments[i].Targets { // The status may stand for an earlier selection.
+		if ref := p.Spec.Environments[i].Targets[j].ClusterRef; ref != nil {
+			own[cmp.Or(ref.Namespace, p.Namespace)+"/"+ref.Name] = true
+		}
+	}
 	for j := range p.Spec.Environments {
 		switch {
 		case p.Spec.Environments[j].Base() != p.Spec.Environments[i].Base():
@@ -123,5 +128,6 @@ func (l Ledger) takenOut(app pipelinesv1.LocalAppReference, candidate string, ex
 
 // interrupted returns whether a promotion was carried out, and nothing says whether its revision works there.
 func (e *Entry) interrupted() bool {
-	return e.CarriedOut && (!e.Phase.Finished() || e.Phase == capstanv1.PhaseSuperseded && e.Reason == string(EnvironmentRemoved))
+	replaced := e.Phase == capstanv1.PhaseSuperseded && (e.Reason == string(EnvironmentRemoved) || e.Reason == string(NewerPromotion))
+	return e.CarriedOut && (!e.Phase.Finished() || replaced)
 }

@@ -154,26 +154,42 @@ func (f Fleet) counted() int {
 	return len(f.Targets) - f.number(pipelinesv1.TargetLost) - f.number(pipelinesv1.TargetJoining)
 }
 
-// Judged returns the fleet whose targets are judged in a roll-out or a verification: those that joined and are late, and those of a
-// wave (nil for none) that are not among the clusters of the promotion, are left out, too.
+// Judged returns the fleet whose targets are judged in a roll-out or a verification: without those that joined and are late, and
+// those of a wave (nil for none) that are not among the clusters of the promotion.
 func (f Fleet) Judged(wave *capstanv1.PromotionWave) Fleet {
-	joined := func(t Target) bool {
-		if wave == nil || t.Cluster == "" || t.Standing != "" {
-			return t.Standing == pipelinesv1.TargetLate
+	f.Targets = slices.DeleteFunc(slices.Clone(f.Targets), func(t Target) bool { return t.joined(wave) })
+	return f
+}
+
+// joined returns whether a target joined too late to be judged in a promotion.
+func (t Target) joined(wave *capstanv1.PromotionWave) bool {
+	if wave == nil || t.Cluster == "" {
+		return t.Standing == pipelinesv1.TargetLate
+	}
+	_, member := slices.BinarySearch(wave.Clusters, t.Cluster)
+	return !member || t.Standing == pipelinesv1.TargetLate
+}
+
+// Judges returns whether what a target shows is judged in a promotion: it is neither left out nor joined too late.
+func (t Target) Judges(wave *capstanv1.PromotionWave) bool {
+	return !t.Standing.LeftOut() && !t.joined(wave)
+}
+
+// Elsewhere returns whether a target that counts runs another revision, or none, ready or not. wave limits it to the clusters of a
+// promotion; nil for all. One that cannot be observed does not. One that the status only counts does, if it may.
+func (f Fleet) Elsewhere(wanted string, wave *capstanv1.PromotionWave) bool {
+	return slices.ContainsFunc(f.Targets, func(t Target) bool {
+		switch {
+		case t.Standing.LeftOut(), revision.Same(t.Revision, wanted):
+			return false
+		case t.Cluster == "":
+			return t.Fresh || t.Standing == pipelinesv1.TargetLate
+		case wave == nil:
+			return t.Fresh
 		}
 		_, member := slices.BinarySearch(wave.Clusters, t.Cluster)
-		return !member
-	}
-	if !slices.ContainsFunc(f.Targets, joined) {
-		return f
-	}
-	f.Targets = slices.Clone(f.Targets)
-	for i := range f.Targets {
-		if joined(f.Targets[i]) {
-			f.Targets[i].Standing = pipelinesv1.TargetJoining
-		}
-	}
-	return f
+		return t.Fresh && member
+	})
 }
 
 // Unobserved returns how many targets cannot be observed and are not lost.
@@ -214,7 +230,7 @@ func (f Fleet) Observed() bool {
 			observed++
 		}
 	}
-	return required <= len(f.Targets) && observed >= min(required, f.counted()) || len(f.Targets) == 0
+	return required <= len(f.Targets) && observed >= min(required, f.counted())
 }
 
 // Revisions returns the distinct revisions of the targets, in their order; an

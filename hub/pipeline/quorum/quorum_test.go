@@ -139,6 +139,14 @@ func TestQuorum(t *testing.T) {
 	g.Expect(three.Judged(nil).Observe("1.1", soak.Unready)).To(Equal(soak.Unready))
 	g.Expect(three.Judged(&capstanv1.PromotionWave{Clusters: []string{"fleet/a"}}).Observe("1.1", soak.Unready)).To(Equal(soak.Ready), "the promotion is not for the newcomer")
 	g.Expect(three.Judged(&capstanv1.PromotionWave{Clusters: []string{"fleet/a", "fleet/b"}}).Observe("1.1", soak.Unready)).To(Equal(soak.Unready))
+	wave := &capstanv1.PromotionWave{Clusters: []string{"fleet/a"}}
+	for what, joined := range map[string]Target{"runs it": at("1.1"), "runs another": at("1.0"), "is late": {Standing: pipelinesv1.TargetLate}, "joins": {Standing: pipelinesv1.TargetJoining}} {
+		joined.Cluster = "fleet/b"
+		two := Fleet{Targets: []Target{member, joined}}
+		g.Expect(two.Judged(wave).Observe("1.1", soak.Unready)).To(Equal(soak.Ready), "one member, and one that joined and %s", what)
+		two.Targets[0].Ready = false
+		g.Expect(two.Judged(wave).Observe("1.1", soak.Unready)).To(Equal(soak.Unready), "a member that is broken, and one that joined and %s", what)
+	}
 	g.Expect(Fleet{Targets: all, Quorum: q}.Observe("1.1", soak.Unobserved)).To(Equal(soak.Unobserved), "those that run another revision")
 	_, agrees := Fleet{Targets: many(3, at("1.1")), Quorum: q, Unknown: true}.Agree()
 	g.Expect(agrees).To(BeFalse(), "it is not known which clusters are selected")
@@ -313,6 +321,14 @@ func TestG61FleetOfAStatusThatListsSome(t *testing.T) {
 		g.Expect(tc.fleet.Targets).To(HaveLen(100), what)
 		g.Expect(tc.fleet.Judged(nil).Observe("1.1", soak.Unready)).To(Equal(tc.verdict), what)
 	}
+
+	members := &capstanv1.PromotionWave{Clusters: []string{"fleet/a"}}
+	g.Expect(counted(pipelinesv1.FleetStatus{Ready: 90, Lost: 10}, lost).Elsewhere("1.1", members)).To(BeFalse())
+	g.Expect(counted(pipelinesv1.FleetStatus{Ready: 89, Lost: 10, Late: 1}, lost).Elsewhere("1.1", members)).To(BeTrue(), "the late one is not listed: it may be one of the wave")
+	g.Expect(counted(pipelinesv1.FleetStatus{Ready: 89, Lost: 10, Unready: 1}, lost).Elsewhere("1.1", members)).To(BeTrue(), "one that is not ready is not listed")
+	g.Expect(Fleet{Targets: []Target{{Cluster: "fleet/a", Fresh: true, Revision: "1.0"}}}.Elsewhere("1.1", members)).To(BeTrue())
+	g.Expect(Fleet{Targets: []Target{{Cluster: "fleet/a", Revision: "1.0"}}}.Elsewhere("1.1", members)).To(BeFalse(), "it cannot be observed")
+	g.Expect(Fleet{Targets: []Target{{Cluster: "fleet/b", Fresh: true, Revision: "1.0"}}}.Elsewhere("1.1", members)).To(BeFalse(), "it is no member")
 
 	p.Status.Environments["prod"].Fleet = nil
 	g.Expect(FleetOf(p, 0).Unknown).To(BeTrue(), "it was no fleet before")
