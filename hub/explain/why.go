@@ -159,6 +159,8 @@ func (f *Facts) idle(i int, newest *capstanv1.Promotion) (string, []string) {
 		return upToDate(q), nil
 	case decision.KeepsQualified: // The promotion that it keeps is in flight, and is explained instead.
 		return fmt.Sprintf("%s soaks in %q.", q.Source.Agreed.Revision, source), nil
+	case decision.EnvironmentAtWork:
+		return also(fmt.Sprintf("it shows %s, as environment %q does, and is not ready yet: nothing is promoted while its controller is at work.", q.Source.Agreed.Revision, source)), nil
 	case decision.EnvironmentAhead:
 		return also(fmt.Sprintf("%s is not promoted: a later revision was promoted into the environment before %q became its source. When %q gets another revision, that is promoted.",
 			q.Source.Agreed.Revision, source, source)), nil

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
@@ -361,4 +362,27 @@ func (w *world) describe(ctx context.Context) string {
 			p.Spec.Source.Environment, p.Spec.Source.Sequence, p.Status.Phase, p.Status.Reason, p.Status.Message)
 	}
 	return text
+}
+
+// A Pipeline is declared over environments that run the revision already, while a controller is at work in the second one, as Flux is
+// at each interval: nothing is promoted, unless it ends without being ready.
+func TestAnEnvironmentAtWork(t *testing.T) {
+	t.Parallel()
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	g.Expect(w.c.Create(ctx, w.newPipeline("web", notify(false), "dev", "prod"))).To(Succeed())
+	h := w.hub("hub", w.c, nil)
+	h.settle(ctx)
+	w.runs("dev", "1.0")
+	w.runs("prod", "1.0")
+	w.unready("prod", "1.0", true)
+	h.settle(ctx)
+	g.Expect(w.pipeline(ctx, "web").Status.Environments["prod"].Targets[0].Fresh()).To(BeTrue())
+	h.live(ctx, time.Minute, 10*time.Second)
+	g.Expect(w.into(ctx, "prod")).To(BeEmpty())
+	w.runs("prod", "1.0")
+	h.settle(ctx)
+	g.Expect(w.into(ctx, "prod")).To(BeEmpty())
+	w.unready("prod", "1.0", false)
+	h.settle(ctx)
+	g.Expect(w.into(ctx, "prod")).To(HaveLen(1), "it has 1.0, and it does not run")
 }

@@ -91,7 +91,7 @@ func because(reason decision.Reason, source, into string) string {
 		return "it soaks while an earlier one is promoted"
 	case decision.AlreadyDecided:
 		return "its promotion has ended; retry it to promote it again"
-	case decision.Busy, decision.UpToDate, decision.Held, decision.Requested, decision.RolledBack, decision.Reissued, decision.TargetsJoined,
+	case decision.Busy, decision.UpToDate, decision.EnvironmentAtWork, decision.Held, decision.Requested, decision.RolledBack, decision.Reissued, decision.TargetsJoined,
 		decision.NotVerified, decision.IntentChanged, decision.PromotionRestored, decision.NewRevision:
 	}
 	return ""

@@ -6,6 +6,7 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/internal/revision"
+	"github.com/capstan-hub/capstan/internal/soak"
 )
 
 // Environment is the state of one environment at the time of the decision.
@@ -127,6 +128,7 @@ const (
 	AlreadyDecided      Reason = "AlreadyDecided"
 	EnvironmentAhead    Reason = "EnvironmentAhead"
 	KeepsQualified      Reason = "KeepsQualified"
+	EnvironmentAtWork   Reason = "EnvironmentAtWork"
 	NewRevision         Reason = "NewRevision"
 )
 
@@ -230,6 +232,12 @@ var decisionTable = []decisionRow{
 	{KeepsQualified, "the candidate soaks, and the newest promotion is in flight with a revision that has soaked", false,
 		"A source that changes often would otherwise starve the environment. The candidate replaces it when it has soaked.",
 		func(q Question) bool { return q.Soaking && q.Qualified }},
+	{EnvironmentAtWork, "all targets of the environment that count show the candidate, and the controllers of those that are not ready are at work", false,
+		"The environment has the candidate: a controller also is at work when it only compares what is there. There is nothing to bring.",
+		func(q Question) bool {
+			candidate := q.Source.Agreed.Revision
+			return !q.Into.Elsewhere(candidate, nil) && q.Into.Observe(candidate, soak.Unready) == soak.Progressing
+		}},
 	{NewRevision, "otherwise", true,
 		"The environment does not run the candidate, and no promotion exists for it yet.",
 		func(Question) bool { return true }},

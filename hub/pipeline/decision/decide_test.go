@@ -36,10 +36,10 @@ func verifiedAs(n int64, revision string, sequence int64) Entry {
 	return e
 }
 
-// runsIt makes the environment run the candidate and verify it.
 // fleet is a fleet without a quorum.
 func fleet(targets ...Target) Fleet { return Fleet{Targets: targets} }
 
+// runsIt makes the environment run the candidate and verify it.
 func runsIt(q *Question) { q.Into.Targets, q.Into.Verified = []Target{at("1.1")}, true }
 
 // sameRollOut says that the newest promotion, from another source, is for the candidate.
@@ -49,7 +49,10 @@ func sameRollOut(q *Question) { q.SameOrigin = true }
 func at(revision string) Target { return Target{Fresh: true, Ready: true, Revision: revision} }
 
 func unready(revision string) Target { return Target{Fresh: true, Revision: revision} }
-func stale(revision string) Target   { return Target{Ready: true, Revision: revision} }
+func working(revision string) Target {
+	return Target{Fresh: true, Progressing: true, Revision: revision}
+}
+func stale(revision string) Target { return Target{Ready: true, Revision: revision} }
 
 func agreed(revision string, sequence int64) *pipelinesv1.AgreedRevision {
 	return &pipelinesv1.AgreedRevision{Revision: revision, Sequence: sequence}
@@ -143,6 +146,11 @@ func TestDecide(t *testing.T) {
 		"environment stale":                    {question(func(q *Question) { q.Into.Targets = []Target{stale("1.0")} }), EnvironmentNotFresh},
 		"environment runs it":                  {question(func(q *Question) { q.Into.Targets = []Target{at("1.1")} }), UpToDate},
 		"environment half there":               {question(func(q *Question) { q.Into.Targets = []Target{at("1.1"), at("1.0")} }), NewRevision},
+		"environment there, at work":           {question(func(q *Question) { q.Into.Targets = []Target{at("1.1"), working("1.1")} }), EnvironmentAtWork},
+		"environment there, one has not begun": {question(func(q *Question) { q.Into.Targets = []Target{working("1.1"), at("1.0")} }), NewRevision},
+		"environment at work on another":       {question(func(q *Question) { q.Into.Targets = []Target{working("1.0")} }), NewRevision},
+		"environment at work, with nothing":    {question(func(q *Question) { q.Into.Targets = []Target{working("")} }), NewRevision},
+		"environment at work, and decided":     {question(with(entry(1, "1.1", 2, capstanv1.PhaseRejected)), func(q *Question) { q.Into.Targets = []Target{working("1.1")} }), AlreadyDecided},
 		"environment there, unready":           {question(func(q *Question) { q.Into.Targets = []Target{unready("1.1")} }), NewRevision},
 		"environment runs nothing":             {question(func(q *Question) { q.Into.Targets = []Target{{Fresh: true}} }), NewRevision},
 		"in flight":                            {question(with(entry(1, "1.1", 2, inFlight))), AlreadyDecided},
@@ -227,7 +235,6 @@ func TestDecisionRowsAreDistinct(t *testing.T) {
 }
 
 func TestObserve(t *testing.T) {
-	working := Target{Fresh: true, Progressing: true, Revision: "1.1"}
 	for name, tc := range map[string]struct {
 		targets []Target
 		want    soak.Verdict
@@ -238,9 +245,9 @@ func TestObserve(t *testing.T) {
 		"one is not ready":        {[]Target{unready("1.1"), at("1.1")}, soak.Unready},
 		"one is stale":            {[]Target{at("1.1"), stale("1.1")}, soak.Unobserved},
 		"one is stale, one fails": {[]Target{stale("1.1"), unready("1.1")}, soak.Unready},
-		"one is worked on":        {[]Target{at("1.1"), working}, soak.Progressing},
-		"an upgrade begins":       {[]Target{{Fresh: true, Progressing: true, Revision: "1.0"}}, soak.Progressing},
-		"stale and worked on":     {[]Target{working, stale("1.1")}, soak.Unobserved},
+		"one is worked on":        {[]Target{at("1.1"), working("1.1")}, soak.Progressing},
+		"an upgrade begins":       {[]Target{working("1.0")}, soak.Progressing},
+		"stale and worked on":     {[]Target{working("1.1"), stale("1.1")}, soak.Unobserved},
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(fleet(tc.targets...).Observe("1.1", soak.Unready)).To(Equal(tc.want))
