@@ -209,10 +209,18 @@ func (l *Lock) renew(ctx context.Context, deleted bool) error {
 func (l *Lock) note(err error) {
 	var conflict *Conflict
 	var denied *Denied
-	switch {
-	case err == nil && l.reported == nil:
-	case err == nil, (errors.As(err, &conflict) || errors.As(err, &denied)) && (l.reported == nil || l.reported.Error() != err.Error()):
+	if err != nil && !errors.As(err, &conflict) && !errors.As(err, &denied) {
+		return
+	}
+	if text(err) != text(l.reported) {
 		l.reported = err
 		l.options.Report(err)
 	}
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }

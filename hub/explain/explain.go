@@ -190,7 +190,7 @@ func (f *Facts) environment(i int) Environment {
 		e.Why += fmt.Sprintf(" Of %d targets: %s.", f.Pipeline.Status.Environments[env.Name].Fleet.Targets, message)
 	}
 	e.wait = f.waitOf(i, newest)
-	e.Waits = e.InFlight != "" || unready > 0 || leftOut(fleet) != "" || len(e.Commands) > 0
+	e.Waits = e.InFlight != "" || unready > 0 || fleet.Lacking() != "" || len(e.Commands) > 0
 	return e
 }
 
@@ -220,7 +220,7 @@ func whyDry(i int, env *pipelinesv1.DryRunEnvironment) string {
 }
 
 // runs returns the revisions of targets as text, with the cause if they are stale.
-func runs(fleet decision.Fleet, cause string) string {
+func runs(fleet quorum.Fleet, cause string) string {
 	revisions := fleet.Revisions()
 	fresh := fleet.Fresh()
 	for i, r := range revisions {

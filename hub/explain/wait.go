@@ -142,31 +142,9 @@ func (f *Facts) ofPromotion(i int, p *capstanv1.Promotion, w *wait) bool {
 	return true
 }
 
-// leftOut returns the standing because of which so many targets are left out that the others cannot be enough; empty if
-// they can.
-func leftOut(fleet quorum.Fleet) pipelinesv1.TargetStanding {
-	lost, joining := 0, 0
-	for _, t := range fleet.Targets {
-		switch t.Standing {
-		case pipelinesv1.TargetLost:
-			lost++
-		case pipelinesv1.TargetJoining:
-			joining++
-		case pipelinesv1.TargetLate, "":
-		}
-	}
-	switch {
-	case lost+joining == 0 || fleet.Required() <= len(fleet.Targets)-lost-joining:
-		return ""
-	case lost > fleet.Quorum.MayBeLost(len(fleet.Targets)) || joining == 0:
-		return pipelinesv1.TargetLost
-	}
-	return pipelinesv1.TargetJoining
-}
-
 // ofFleet sets the cause in the targets of environment i that are left out; false if it is not there.
 func (f *Facts) ofFleet(i int, w *wait) bool {
-	standing := leftOut(quorum.FleetOf(f.Pipeline, i))
+	standing := quorum.FleetOf(f.Pipeline, i).Lacking()
 	if standing == "" {
 		return false
 	}

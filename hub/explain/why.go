@@ -14,7 +14,7 @@ import (
 )
 
 // first explains the first environment, where new revisions appear.
-func (f *Facts) first(fleet decision.Fleet) string {
+func (f *Facts) first(fleet quorum.Fleet) string {
 	if f.invalid() {
 		return "nothing is promoted from it until the spec is fixed."
 	}

@@ -166,7 +166,7 @@ func membersBefore(p *pipelinesv1.Pipeline, status *pipelinesv1.EnvironmentStatu
 const maxFleetMessage = 1024
 
 // fleetStatus counts the targets of environment i.
-func fleetStatus(p *pipelinesv1.Pipeline, i int, fleet decision.Fleet, seen []observation) *pipelinesv1.FleetStatus {
+func fleetStatus(p *pipelinesv1.Pipeline, i int, fleet quorum.Fleet, seen []observation) *pipelinesv1.FleetStatus {
 	runs, n := fleet.Most()
 	s := &pipelinesv1.FleetStatus{Targets: int32(len(seen)), Revision: runs, Ready: int32(n), Required: int32(fleet.Required())}
 	left := map[pipelinesv1.TargetStanding][]string{}

@@ -22,14 +22,14 @@ func TestStatusCarriesTheDecision(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	found := func(revision string, ready, fresh bool) observation {
 		s := observation{known: true, obs: index.Observation{Found: true, Ready: ready, Revision: revision, At: now}}
-		s.target = decision.Target{Fresh: fresh, Ready: ready && fresh, Revision: revision}
+		s.target = quorum.Target{Fresh: fresh, Ready: ready && fresh, Revision: revision}
 		if !fresh {
 			s.err = "no answer"
 		}
 		return s
 	}
 	absent := func(fresh bool) observation {
-		return observation{known: true, obs: index.Observation{At: now}, target: decision.Target{Fresh: fresh}, err: "not found"}
+		return observation{known: true, obs: index.Observation{At: now}, target: quorum.Target{Fresh: fresh}, err: "not found"}
 	}
 	kinds := map[string]observation{
 		"runs the candidate": found(candidate, true, true),

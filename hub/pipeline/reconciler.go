@@ -227,12 +227,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if wait := r.holds.wait(key, early(seen), r.Clock.Now()); wait > 0 && !r.soaks.counts(key) {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
+	stands := r.standing(p, seen) // Before the status is made: what it shows until then may stand.
 	status, next := r.status(p, seen, cached, found)
 	next = sooner(next, left)
 	if err := r.writeStatus(ctx, p, status, seen.clusterFault()); err != nil {
 		return r.requeueOnConflict(ctx, p, err)
 	}
-	r.observed.Store(key, observedAs{p.UID, r.standing(p, seen)})
+	r.observed.Store(key, observedAs{p.UID, stands})
 	expires, err := r.promote(ctx, p, seen, cached, found)
 	result, err := r.requeueOnConflict(ctx, p, err)
 	if err != nil || !result.IsZero() {

@@ -13,7 +13,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
-	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/hub/pipeline/quorum"
 	"github.com/capstan-hub/capstan/internal/revision"
 	"github.com/capstan-hub/capstan/watchers"
 )
@@ -113,7 +113,7 @@ func (r *Reconciler) confirm(p *pipelinesv1.Pipeline, at [][]place, seen observa
 
 // shows returns whether a target runs what the stored status shows: of itself or, if the status of a fleet
 // does not list it, of the environment.
-func shows(stored *pipelinesv1.TargetStatus, agreed *pipelinesv1.AgreedRevision, t decision.Target) bool {
+func shows(stored *pipelinesv1.TargetStatus, agreed *pipelinesv1.AgreedRevision, t quorum.Target) bool {
 	if stored == nil {
 		return agreed != nil && t.Ready && revision.Same(t.Revision, agreed.Revision)
 	}

@@ -11,7 +11,6 @@ import (
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
-	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 	"github.com/capstan-hub/capstan/hub/pipeline/quorum"
 	"github.com/capstan-hub/capstan/index"
 	"github.com/capstan-hub/capstan/watchers"
@@ -19,7 +18,7 @@ import (
 
 // observation is the present knowledge about one target.
 type observation struct {
-	target decision.Target
+	target quorum.Target
 	obs    index.Observation
 	// known is set if this process has observed the target at all.
 	known bool
@@ -42,8 +41,8 @@ type observation struct {
 type observations [][]observation
 
 // fleets of a Pipeline, as the decision reads them.
-func (s observations) fleets(p *pipelinesv1.Pipeline) []decision.Fleet {
-	all := make([]decision.Fleet, len(s))
+func (s observations) fleets(p *pipelinesv1.Pipeline) []quorum.Fleet {
+	all := make([]quorum.Fleet, len(s))
 	for i := range s {
 		all[i] = s.fleet(p, i)
 	}
@@ -51,8 +50,8 @@ func (s observations) fleets(p *pipelinesv1.Pipeline) []decision.Fleet {
 }
 
 // fleet returns the targets of environment i of a Pipeline.
-func (s observations) fleet(p *pipelinesv1.Pipeline, i int) decision.Fleet {
-	f := decision.Fleet{Targets: make([]decision.Target, len(s[i])), Quorum: quorum.For(p, i)}
+func (s observations) fleet(p *pipelinesv1.Pipeline, i int) quorum.Fleet {
+	f := quorum.Fleet{Targets: make([]quorum.Target, len(s[i])), Quorum: quorum.For(p, i)}
 	for j := range s[i] {
 		f.Targets[j] = s[i][j].target
 		f.Targets[j].Standing = s[i][j].standing
@@ -223,7 +222,7 @@ func (r *Reconciler) read(o index.Object) observation {
 // observed is the observation of what the index has of an object.
 func observed(o index.Object, obs index.Observation, known bool, freshness index.Freshness) observation {
 	s := observation{obs: obs, known: known}
-	s.target = decision.Target{Fresh: known && freshness.Fresh, Revision: obs.Revision}
+	s.target = quorum.Target{Fresh: known && freshness.Fresh, Revision: obs.Revision}
 	s.target.Ready = s.target.Fresh && obs.Found && obs.Ready
 	s.target.Progressing = s.target.Fresh && obs.Found && obs.Progressing
 	s.early = isEarly(obs, known, freshness)

@@ -17,6 +17,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 	"github.com/capstan-hub/capstan/hub/pipeline/gate"
+	"github.com/capstan-hub/capstan/hub/pipeline/quorum"
 )
 
 // ask creates a PromotionRequest for an environment of the Pipeline web: for a revision, or for a rollback if that is
@@ -354,10 +355,10 @@ func TestG32RolledBackOnDemand(t *testing.T) {
 	w.expectPhase(ctx, g, "staging", capstanv1.PhaseSucceeded)
 	h.live(ctx, 6*time.Hour, time.Hour)
 	g.Expect(w.revisions(ctx, "prod")).To(Equal([]string{"1.0.5", "1.1"}))
-	runs := func(revision string) decision.Fleet {
-		return decision.Fleet{Targets: []decision.Target{{Fresh: true, Ready: true, Revision: revision}}}
+	runs := func(revision string) quorum.Fleet {
+		return quorum.Fleet{Targets: []quorum.Target{{Fresh: true, Ready: true, Revision: revision}}}
 	}
-	q := decision.QuestionOf(w.pipeline(ctx, "web"), []decision.Fleet{runs("1.1"), runs("1.0.5"), runs("1.1")}, w.promotions(ctx), 2)
+	q := decision.QuestionOf(w.pipeline(ctx, "web"), []quorum.Fleet{runs("1.1"), runs("1.0.5"), runs("1.1")}, w.promotions(ctx), 2)
 	g.Expect(decision.Decide(q).Reason).To(Equal(decision.SourceHeld))
 
 	w.runs("dev", "1.0.5")

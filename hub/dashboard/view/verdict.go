@@ -15,7 +15,7 @@ import (
 // see; a viewer who may not see promotions sees only which newer revision runs in the environment before.
 func (f *Facts) decided(p *pipelinesv1.Pipeline, cells []Cell, history []capstanv1.Promotion, scope Scope) {
 	seesPromotions := scope.Promotions.Has(p.Namespace)
-	var fleets []decision.Fleet
+	var fleets []quorum.Fleet
 	for i := range cells {
 		env := &p.Spec.Environments[i]
 		if seesPromotions && cells[i].Move != nil {

@@ -195,7 +195,7 @@ func (o *Observed) targets(p *pipelinesv1.Pipeline, environment string, wave *ca
 	all := make([]expression.Target, 0, len(p.Spec.Environments[i].Targets))
 	for j := range p.Spec.Environments[i].Targets {
 		t := &status.Targets[j]
-		if !fleet.Targets[j].Judges(wave) {
+		if !fleet.Targets[j].Judged(wave) {
 			continue
 		}
 		if !t.Fresh() {

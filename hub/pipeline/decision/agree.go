@@ -6,11 +6,11 @@ import (
 	"github.com/capstan-hub/capstan/internal/revision"
 )
 
-// Fleet are the targets of an environment, as the decisions read them.
-type Fleet = quorum.Fleet
-
-// Target is one of them.
-type Target = quorum.Target
+// Fleet and Target are short names in this package. Others use those of package quorum.
+type (
+	Fleet  = quorum.Fleet
+	Target = quorum.Target
+)
 
 // Record returns the agreement to be kept in Pipeline.status: the last one, or the new
 // revision with the sequence raised by one. Another name of the same content is no new

@@ -154,42 +154,53 @@ func (f Fleet) counted() int {
 	return len(f.Targets) - f.number(pipelinesv1.TargetLost) - f.number(pipelinesv1.TargetJoining)
 }
 
-// Judged returns the fleet whose targets are judged in a roll-out or a verification: without those that joined and are late, and
-// those of a wave (nil for none) that are not among the clusters of the promotion.
+// Judged returns the fleet without the targets that joined too late to be judged in a promotion into a wave; nil for none. Those
+// that are left out stay: they say how many must run a revision.
 func (f Fleet) Judged(wave *capstanv1.PromotionWave) Fleet {
 	f.Targets = slices.DeleteFunc(slices.Clone(f.Targets), func(t Target) bool { return t.joined(wave) })
 	return f
 }
 
-// joined returns whether a target joined too late to be judged in a promotion.
-func (t Target) joined(wave *capstanv1.PromotionWave) bool {
-	if wave == nil || t.Cluster == "" {
-		return t.Standing == pipelinesv1.TargetLate
-	}
-	_, member := slices.BinarySearch(wave.Clusters, t.Cluster)
-	return !member || t.Standing == pipelinesv1.TargetLate
-}
-
-// Judges returns whether what a target shows is judged in a promotion: it is neither left out nor joined too late.
-func (t Target) Judges(wave *capstanv1.PromotionWave) bool {
+// Judged returns whether what a target shows is judged in a promotion into a wave, nil for none: it is neither left out nor
+// joined too late.
+func (t Target) Judged(wave *capstanv1.PromotionWave) bool {
 	return !t.Standing.LeftOut() && !t.joined(wave)
 }
 
-// Elsewhere returns whether a target that counts runs another revision, or none, ready or not. wave limits it to the clusters of a
-// promotion; nil for all. One that cannot be observed does not. One that the status only counts does, if it may.
+// joined returns whether a target joined too late to be judged: it is late, or the promotion is not for its cluster.
+func (t Target) joined(wave *capstanv1.PromotionWave) bool {
+	return t.Standing == pipelinesv1.TargetLate || !t.in(wave)
+}
+
+// in returns whether a promotion into a wave is for the cluster of a target. Any is without a wave, and so are the management
+// cluster and a target that the status only counts.
+func (t Target) in(wave *capstanv1.PromotionWave) bool {
+	if wave == nil || t.Cluster == "" {
+		return true
+	}
+	_, member := slices.BinarySearch(wave.Clusters, t.Cluster)
+	return member
+}
+
+// Elsewhere returns whether a target that counts runs another revision, or none, ready or not: one of those that a promotion into a
+// wave is for, nil for all. One that cannot be observed does not. One that the status only counts does, if it may.
 func (f Fleet) Elsewhere(wanted string, wave *capstanv1.PromotionWave) bool {
 	return slices.ContainsFunc(f.Targets, func(t Target) bool {
-		switch {
-		case t.Standing.LeftOut(), revision.Same(t.Revision, wanted):
-			return false
-		case t.Cluster == "":
-			return t.Fresh || t.Standing == pipelinesv1.TargetLate
-		case wave == nil:
-			return t.Fresh
-		}
-		_, member := slices.BinarySearch(wave.Clusters, t.Cluster)
-		return t.Fresh && member
+		known := t.Fresh || t.Cluster == "" && t.Standing == pipelinesv1.TargetLate
+		return known && t.in(wave) && !t.Standing.LeftOut() && !revision.Same(t.Revision, wanted)
 	})
+}
+
+// Lacking returns the standing because of which so many targets are left out that the others cannot be enough; empty if they can.
+func (f Fleet) Lacking() pipelinesv1.TargetStanding {
+	lost, joining := f.number(pipelinesv1.TargetLost), f.number(pipelinesv1.TargetJoining)
+	switch {
+	case lost+joining == 0 || f.Required() <= f.counted():
+		return ""
+	case lost > f.Quorum.MayBeLost(len(f.Targets)) || joining == 0:
+		return pipelinesv1.TargetLost
+	}
+	return pipelinesv1.TargetJoining
 }
 
 // Unobserved returns how many targets cannot be observed and are not lost.
