@@ -6,9 +6,10 @@ import (
 	"github.com/capstan-hub/capstan/internal/revision"
 )
 
-// Fleet and Target are short names in this package. Others use those of package quorum.
 type (
-	Fleet  = quorum.Fleet
+	// Fleet is the short name of quorum.Fleet in this package.
+	Fleet = quorum.Fleet
+	// Target is the short name of quorum.Target in this package.
 	Target = quorum.Target
 )
 
