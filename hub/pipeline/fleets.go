@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -253,23 +254,23 @@ func shownOf(p *pipelinesv1.Pipeline, i int) int {
 }
 
 // listed returns the targets that a status lists: so many at most. If there are more, those that do not run the
-// revision of the fleet are first.
+// revision of the fleet are first, and of these the ones whose controllers are at work on it last.
 func listed(all []pipelinesv1.TargetStatus, fleet *pipelinesv1.FleetStatus, most int) []pipelinesv1.TargetStatus {
 	if len(all) <= most {
 		return all
 	}
-	inLine := func(t pipelinesv1.TargetStatus) bool {
-		return t.Standing == "" && t.Ready && t.Fresh() && revision.Same(t.Revision, fleet.Revision)
-	}
-	slices.SortStableFunc(all, func(a, b pipelinesv1.TargetStatus) int {
-		switch x, y := inLine(a), inLine(b); {
-		case x == y:
+	place := func(t pipelinesv1.TargetStatus) int {
+		switch {
+		case t.Standing != "" || !t.Fresh() || !revision.Same(t.Revision, fleet.Revision):
 			return 0
-		case y:
-			return -1
+		case t.Ready:
+			return 2
+		case t.Progressing:
+			return 1
 		}
-		return 1
-	})
+		return 0
+	}
+	slices.SortStableFunc(all, func(a, b pipelinesv1.TargetStatus) int { return cmp.Compare(place(a), place(b)) })
 	return slices.Clone(all[:most])
 }
 

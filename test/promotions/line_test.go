@@ -386,3 +386,24 @@ func TestAnEnvironmentAtWork(t *testing.T) {
 	h.settle(ctx)
 	g.Expect(w.into(ctx, "prod")).To(HaveLen(1), "it has 1.0, and it does not run")
 }
+
+// prod is upgraded to what was promoted, and shows the revision that it leaves. The source goes back to that one: it is promoted at
+// once, because prod would run the other one else.
+func TestTheSourceGoesBackDuringAnUpgrade(t *testing.T) {
+	t.Parallel()
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	g.Expect(w.c.Create(ctx, w.newPipeline("web", notify(false), "dev", "prod"))).To(Succeed())
+	h := w.hub("hub", w.c, nil)
+	h.settle(ctx)
+	w.runs("dev", "1.0")
+	w.runs("prod", "1.0")
+	h.settle(ctx)
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	g.Expect(w.sentTo("prod")).To(Equal([]string{"1.1"}))
+	w.unready("prod", "1.0", true)
+	h.settle(ctx)
+	w.runs("dev", "1.0")
+	h.settle(ctx)
+	g.Expect(w.sentTo("prod")).To(Equal([]string{"1.1", "1.0"}))
+}

@@ -29,6 +29,35 @@ func TestALaterWaveThatHasTheRevisionAlready(t *testing.T) {
 	g.Expect(w.sentTo("prod/rest")).To(ContainElement("1.1"), "1.1 was approved for all waves, and early runs it")
 }
 
+// A cluster joined the first wave after the approval, and its own promotion ended without one, because the cluster was upgraded by hand:
+// the approval still is for all waves.
+func TestAnApprovalOutlivesAClusterThatJoined(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := wavesOf(t, rings(), threeRings(), func(p *pipelinesv1.Pipeline) { p.Spec.Promotion.Manual = true })
+	approve(ctx, g, w, w.newest(ctx, "prod/canary"))
+	h.settle(ctx)
+	w.runsInAll(ctx, h, "1.1")
+	w.label("eu-9", ring(0))
+	h.settle(ctx)
+	w.runs("eu-9", "1.0")
+	h.settle(ctx)
+	h.live(ctx, 35*time.Minute, 5*time.Minute)
+	w.expectPhase(ctx, g, "prod/canary", capstanv1.PhaseAwaitingApproval)
+	w.runs("eu-9", "1.1") // By hand.
+	h.settle(ctx)
+	w.expectPhase(ctx, g, "prod/canary", capstanv1.PhaseSucceeded)
+	w.unready("eu-9", "1.1", true)
+	h.settle(ctx)
+	g.Expect(w.into(ctx, "prod/canary")).To(HaveLen(2), "its controller is at work on what it has")
+	w.label("eu-8", ring(1))
+	h.settle(ctx)
+	w.runs("eu-8", "1.0")
+	w.runs("eu-9", "1.1")
+	h.settle(ctx)
+	h.live(ctx, 35*time.Minute, 5*time.Minute)
+	g.Expect(w.lastSentTo("eu-8")).To(Equal("1.1"))
+}
+
 // A later wave is rolled back by request to a revision that succeeded there, although the first wave, which was renamed, had no promotion.
 func TestARollbackOfALaterWaveAfterARename(t *testing.T) {
 	t.Parallel()

@@ -87,11 +87,13 @@ func because(reason decision.Reason, source, into string) string {
 		return "spec.reject of the Pipeline contains it"
 	case decision.EnvironmentAhead:
 		return fmt.Sprintf("%s got a later revision", into)
+	case decision.EnvironmentAtWork:
+		return fmt.Sprintf("%s shows it already, and its controller is at work", into)
 	case decision.KeepsQualified:
 		return "it soaks while an earlier one is promoted"
 	case decision.AlreadyDecided:
 		return "its promotion has ended; retry it to promote it again"
-	case decision.Busy, decision.UpToDate, decision.EnvironmentAtWork, decision.Held, decision.Requested, decision.RolledBack, decision.Reissued, decision.TargetsJoined,
+	case decision.Busy, decision.UpToDate, decision.Held, decision.Requested, decision.RolledBack, decision.Reissued, decision.TargetsJoined,
 		decision.NotVerified, decision.IntentChanged, decision.PromotionRestored, decision.NewRevision:
 	}
 	return ""

@@ -6,7 +6,6 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/internal/revision"
-	"github.com/capstan-hub/capstan/internal/soak"
 )
 
 // Environment is the state of one environment at the time of the decision.
@@ -199,7 +198,7 @@ var decisionTable = []decisionRow{
 	{EnvironmentNotFresh, "a target of the environment is stale, or more of them than its quorum permits", false,
 		"It is unknown whether the environment already runs the candidate.",
 		func(q Question) bool { return !q.Into.Fresh() }},
-	{TargetsJoined, "the environment is a wave, a cluster joined it after the newest promotion for this roll-out was created, is not Joining any more, and does not run the candidate, which that promotion brought to the others, or did not bring only because of the cluster, or because the others left", true,
+	{TargetsJoined, "the environment is a wave, a cluster joined it after the newest promotion for this roll-out was created, is not Joining any more, and does not show the candidate, ready or at work, which that promotion brought to the others, or did not bring only because of the cluster, or because the others left", true,
 		"The promotion did not change the manifests of that cluster. The new one changes them.",
 		func(q Question) bool { return !q.Rejected && joined(q) }},
 	{UpToDate, "every target of the environment, or its quorum, runs the candidate, and the environment has no verification, has verified it, or has a promotion for this roll-out that is in flight or failed; except a wave whose newest promotion is for this roll-out and was not carried out, with a cluster that does not run the candidate", false,
@@ -232,11 +231,11 @@ var decisionTable = []decisionRow{
 	{KeepsQualified, "the candidate soaks, and the newest promotion is in flight with a revision that has soaked", false,
 		"A source that changes often would otherwise starve the environment. The candidate replaces it when it has soaked.",
 		func(q Question) bool { return q.Soaking && q.Qualified }},
-	{EnvironmentAtWork, "all targets of the environment that count show the candidate, and the controllers of those that are not ready are at work", false,
+	{EnvironmentAtWork, "every target of the environment, or its quorum, shows the candidate, and those of them that are not ready are at work; and the last promotion that was carried out into it, if there is one, was for the candidate", false,
 		"The environment has the candidate: a controller also is at work when it only compares what is there. There is nothing to bring.",
 		func(q Question) bool {
-			candidate := q.Source.Agreed.Revision
-			return !q.Into.Elsewhere(candidate, nil) && q.Into.Observe(candidate, soak.Unready) == soak.Progressing
+			last := q.Into.Ledger.lastCarriedOut()
+			return q.Into.Shown(q.Source.Agreed.Revision) && (last == nil || revision.Same(last.Revision, q.Source.Agreed.Revision))
 		}},
 	{NewRevision, "otherwise", true,
 		"The environment does not run the candidate, and no promotion exists for it yet.",
@@ -257,7 +256,7 @@ func joined(q Question) bool {
 	}
 	found := false
 	for _, t := range q.Into.Targets {
-		if t.Standing.LeftOut() || !t.Fresh || t.Cluster == "" || t.Runs(q.Source.Agreed.Revision) {
+		if t.Standing.LeftOut() || !t.Fresh || t.Cluster == "" || t.Shows(q.Source.Agreed.Revision) {
 			continue
 		}
 		_, member := slices.BinarySearch(n.Clusters, t.Cluster)
@@ -283,8 +282,11 @@ func promotable(q Question) bool {
 	if !q.Into.ApprovedBefore && ofFirst(q) || q.Into.ApprovedBefore && q.ApprovedInWave {
 		return true
 	}
+	if q.Into.ApprovedBefore {
+		return q.Source.Ledger.passedWith(q.Source.Agreed.Revision)
+	}
 	brought := q.Source.Ledger.LastBrought()
-	return brought != nil && revision.Same(brought.Revision, q.Source.Agreed.Revision) && (!q.Into.ApprovedBefore || brought.passed())
+	return brought != nil && revision.Same(brought.Revision, q.Source.Agreed.Revision)
 }
 
 // runsCandidate returns whether the environment runs the candidate.

@@ -91,14 +91,35 @@ func TestAPromotionThatIsOwed(t *testing.T) {
 		q := question(with(n), func(q *Question) {
 			q.WaveChanged = tc.waveChanged
 			q.Into.Wave = true
-			q.Into.Fleet.Quorum = quorum.For(&pipelinesv1.Pipeline{Spec: pipelinesv1.PipelineSpec{Environments: []pipelinesv1.Environment{{Quorum: &pipelinesv1.Quorum{Ready: "60%"}}}}}, 0)
-			q.Into.Targets = nil
+			q.Into.Fleet = quorumOf(t)
 			for _, of := range []struct{ cluster, runs string }{{"eu/1", "1.1"}, {"eu/2", "1.1"}, {"eu/3", "1.1"}, {"eu/8", "1.0"}} {
 				one := at(of.runs)
 				one.Cluster = of.cluster
 				q.Into.Targets = append(q.Into.Targets, one)
 			}
 		})
+		NewWithT(t).Expect(Decide(q).Reason).To(Equal(tc.reason), name)
+	}
+}
+
+// A cluster joined a wave after the promotion for the others.
+func TestAClusterThatJoinedAndIsAtWork(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		newcomer Target
+		reason   Reason
+	}{
+		"runs another":               {at("1.0"), TargetsJoined},
+		"runs it":                    {at("1.1"), UpToDate},
+		"shows it, at work":          {working("1.1"), AlreadyDecided},
+		"shows another, at work":     {working("1.0"), TargetsJoined},
+		"shows it, and is not ready": {unready("1.1"), TargetsJoined},
+	} {
+		member, newcomer := at("1.1"), tc.newcomer
+		member.Cluster, newcomer.Cluster = "eu/1", "eu/9"
+		n := entry(1, "1.1", 2, capstanv1.PhaseSucceeded)
+		n.CarriedOut, n.Clusters = true, []string{"eu/1"}
+		q := question(with(n), func(q *Question) { q.Into.Wave, q.Into.Targets = true, []Target{member, newcomer} })
 		NewWithT(t).Expect(Decide(q).Reason).To(Equal(tc.reason), name)
 	}
 }
@@ -118,6 +139,20 @@ func question(edit ...func(*Question)) Question {
 
 func with(entries ...Entry) func(*Question) {
 	return func(q *Question) { q.Into.Ledger = NewLedger(entries, 0) }
+}
+
+// brought is a promotion that an earlier agreement sent, and that the source has left since.
+func brought(revision string) Entry {
+	e := entry(1, revision, 1, capstanv1.PhaseSuperseded)
+	e.Reason, e.CarriedOut = string(SourceMovedOn), true
+	return e
+}
+
+// quorumOf is a fleet of which 60 % must run a revision.
+func quorumOf(t *testing.T, targets ...Target) Fleet {
+	t.Helper()
+	p := &pipelinesv1.Pipeline{Spec: pipelinesv1.PipelineSpec{Environments: []pipelinesv1.Environment{{Quorum: &pipelinesv1.Quorum{Ready: "60%"}}}}}
+	return Fleet{Targets: targets, Quorum: quorum.For(p, 0)}
 }
 
 // fromStaging makes the question about prod: staging agreed on a revision, dev on another.
@@ -150,6 +185,12 @@ func TestDecide(t *testing.T) {
 		"environment there, one has not begun": {question(func(q *Question) { q.Into.Targets = []Target{working("1.1"), at("1.0")} }), NewRevision},
 		"environment at work on another":       {question(func(q *Question) { q.Into.Targets = []Target{working("1.0")} }), NewRevision},
 		"environment at work, with nothing":    {question(func(q *Question) { q.Into.Targets = []Target{working("")} }), NewRevision},
+		"a quorum there, one is at work":       {question(func(q *Question) { q.Into.Fleet = quorumOf(t, at("1.1"), working("1.1"), at("1.0")) }), EnvironmentAtWork},
+		"a quorum there, one is broken":        {question(func(q *Question) { q.Into.Fleet = quorumOf(t, at("1.1"), working("1.1"), unready("1.1")) }), EnvironmentAtWork},
+		"less than a quorum there":             {question(func(q *Question) { q.Into.Fleet = quorumOf(t, working("1.1"), unready("1.1"), at("1.0")) }), NewRevision},
+		"a quorum there, ready":                {question(func(q *Question) { q.Into.Fleet = quorumOf(t, at("1.1"), at("1.1"), at("1.0")) }), UpToDate},
+		"at work, as the last one says":        {question(with(brought("1.1")), func(q *Question) { q.Into.Targets = []Target{working("1.1")} }), EnvironmentAtWork},
+		"at work, on what was sent to it":      {question(with(brought("1.2")), func(q *Question) { q.Into.Targets = []Target{working("1.1")} }), NewRevision},
 		"environment at work, and decided":     {question(with(entry(1, "1.1", 2, capstanv1.PhaseRejected)), func(q *Question) { q.Into.Targets = []Target{working("1.1")} }), AlreadyDecided},
 		"environment there, unready":           {question(func(q *Question) { q.Into.Targets = []Target{unready("1.1")} }), NewRevision},
 		"environment runs nothing":             {question(func(q *Question) { q.Into.Targets = []Target{{Fresh: true}} }), NewRevision},

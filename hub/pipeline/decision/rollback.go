@@ -106,6 +106,26 @@ func (l Ledger) Passed(candidate string) bool {
 	})
 }
 
+// passedWith returns whether the environment has a revision by promotions, and one of them had its approval. Those of another
+// revision end the search: what came before them is not what the environment has.
+func (l Ledger) passedWith(candidate string) bool {
+	brought := l.LastBrought()
+	if brought == nil || !revision.Same(brought.Revision, candidate) {
+		return false
+	}
+	for i := range l.entries {
+		e := &l.entries[i]
+		switch {
+		case !e.CarriedOut && !e.Brought():
+		case !revision.Same(e.Revision, candidate):
+			return false
+		case e.passed():
+			return true
+		}
+	}
+	return false
+}
+
 // Succeeded returns whether a promotion succeeded with a revision.
 func (l Ledger) Succeeded(candidate string) bool {
 	return slices.ContainsFunc(l.entries, func(e Entry) bool {

@@ -107,23 +107,35 @@ func FailedInWave(p *pipelinesv1.Pipeline, promotions []capstanv1.Promotion, i i
 
 // takenOut returns the promotion of a revision of an application that failed in the environment or was rolled back; nil if none was, or
 // if a later one succeeded. An environment that exists shows by itself whether a revision that was late runs there. left returns
-// whether clusters left the environment.
+// whether clusters left the environment: then one that was interrupted counts as failed, unless the revision had succeeded before, and
+// the environment got no other one since.
 func (l Ledger) takenOut(app pipelinesv1.LocalAppReference, candidate string, exists bool, left func(clusters []string) bool) *Entry {
+	var interrupted *Entry
 	for i := range l.entries {
 		e := &l.entries[i]
-		switch same := revision.Same(e.Revision, candidate); {
+		same, succeeded := revision.Same(e.Revision, candidate), e.Phase == capstanv1.PhaseSucceeded
+		switch {
 		case e.Intent.App != app:
+		case interrupted != nil: // What was carried out before it decides.
+			switch {
+			case same && succeeded:
+				return nil
+			case succeeded, e.CarriedOut && (!same || !e.interrupted()):
+				return interrupted
+			}
 		case e.Rollback() && !same && !e.withdrawn():
 			if of := l.numbered(e.Pipeline, e.RollbackOf); of != nil && revision.Same(of.Revision, candidate) {
 				return of
 			}
-		case same && (Judged(e.Phase, e.Reason) || !exists && (FailedInEnvironment(e.Phase, e.Reason) || e.interrupted() && left(e.Clusters))):
+		case same && (Judged(e.Phase, e.Reason) || !exists && FailedInEnvironment(e.Phase, e.Reason)):
 			return e
-		case same && e.Phase == capstanv1.PhaseSucceeded:
+		case same && !exists && e.interrupted() && left(e.Clusters):
+			interrupted = e
+		case same && succeeded:
 			return nil
 		}
 	}
-	return nil
+	return interrupted
 }
 
 // interrupted returns whether a promotion was carried out, and nothing says whether its revision works there.

@@ -5,6 +5,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
 
@@ -42,5 +43,63 @@ func TestMoved(t *testing.T) {
 			}
 			NewWithT(t).Expect(Moved(p, "prod/early", []string{"fleet/a", name}, failed)).To(Equal(want), "%s, failed: %t", cluster, failed)
 		}
+	}
+}
+
+// The clusters of the canary left. They count as a failure if the last roll-out of the revision was interrupted, unless one before it
+// showed that the revision works, and the canary got no other one since.
+func TestTakenOutOfAWaveThatHasNoClusters(t *testing.T) {
+	t.Parallel()
+	works := verifiedAs(1, "1.1", 2)
+	interrupted := func(n int64, revision string) Entry {
+		e := entry(n, revision, 2, capstanv1.PhaseSuperseded)
+		e.Reason, e.CarriedOut, e.Clusters = string(EnvironmentRemoved), true, []string{"eu/1"}
+		return e
+	}
+	for name, tc := range map[string]struct {
+		entries []Entry
+		number  int64
+	}{
+		"never ran there":                      {[]Entry{interrupted(1, "1.1")}, 1},
+		"was verified":                         {[]Entry{works}, 0},
+		"was verified, then again":             {[]Entry{works, interrupted(2, "1.1")}, 0},
+		"was replaced, then again":             {[]Entry{interrupted(1, "1.1"), interrupted(2, "1.1")}, 2},
+		"was verified, and another followed":   {[]Entry{works, verifiedAs(2, "1.2", 3), interrupted(3, "1.1")}, 3},
+		"was verified, another did not follow": {[]Entry{works, entry(2, "1.2", 3, capstanv1.PhaseRejected), interrupted(3, "1.1")}, 0},
+		"failed, then again":                   {[]Entry{failed(1, "1.1", VerificationFailed), interrupted(2, "1.1")}, 2},
+	} {
+		var number int64
+		if e := NewLedger(tc.entries, 0).takenOut(notify.App, "1.1", false, func([]string) bool { return true }); e != nil {
+			number = e.Number
+		}
+		NewWithT(t).Expect(number).To(Equal(tc.number), name)
+	}
+}
+
+// A later wave gets what its first wave got with an approval. A cluster that joined that one later needed none.
+func TestTheApprovalIsForAllWaves(t *testing.T) {
+	t.Parallel()
+	arrived := func(n int64, revision string, approved bool) Entry {
+		e := entry(n, revision, 2, capstanv1.PhaseSucceeded)
+		e.Intent, e.Approved = manual, approved
+		return e
+	}
+	replaced := arrived(2, "1.1", true)
+	replaced.Phase, replaced.Reason, replaced.CarriedOut = capstanv1.PhaseSuperseded, string(NewerPromotion), true
+	for name, tc := range map[string]struct {
+		entries []Entry
+		passed  bool
+	}{
+		"none":                         {nil, false},
+		"approved":                     {[]Entry{arrived(1, "1.1", true)}, true},
+		"not approved":                 {[]Entry{arrived(1, "1.1", false)}, false},
+		"approved, then there already": {[]Entry{arrived(1, "1.1", true), arrived(2, "1.1", false)}, true},
+		"another one between them":     {[]Entry{arrived(1, "1.1", true), arrived(2, "1.0", true), arrived(3, "1.1", false)}, false},
+		"another one approved":         {[]Entry{arrived(1, "1.0", true), arrived(2, "1.1", false)}, false},
+		"another one since":            {[]Entry{arrived(1, "1.1", true), arrived(2, "1.0", true)}, false},
+		"approved, sent, and replaced": {[]Entry{arrived(1, "1.0", true), replaced, arrived(3, "1.1", false)}, true},
+		"the one between was not sent": {[]Entry{arrived(1, "1.1", true), entry(2, "1.0", 3, capstanv1.PhaseRejected), arrived(3, "1.1", false)}, true},
+	} {
+		NewWithT(t).Expect(NewLedger(tc.entries, 0).passedWith("1.1")).To(Equal(tc.passed), name)
 	}
 }

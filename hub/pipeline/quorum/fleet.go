@@ -30,6 +30,11 @@ func (t Target) Runs(wanted string) bool {
 	return t.Fresh && t.Ready && t.Revision != "" && revision.Same(t.Revision, wanted)
 }
 
+// Shows returns whether a target shows a revision, and is ready or its controller is at work.
+func (t Target) Shows(wanted string) bool {
+	return t.Fresh && (t.Ready || t.Progressing) && t.Revision != "" && revision.Same(t.Revision, wanted)
+}
+
 // Fleet are the targets of an environment, and which of them may be left out.
 //
 // An environment runs a revision if as many targets run it, fresh and ready, as are required: the share of
@@ -40,13 +45,15 @@ type Fleet struct {
 	Quorum  Rules
 	// Unknown is set if it is not known which clusters are selected.
 	Unknown bool
+	// notJudged is how many targets Judged left out. How many may be lost is a share of all.
+	notJudged int
 }
 
 // Required returns how many targets must run a revision; one more than there are if nothing that the targets
 // show can be enough.
 func (f Fleet) Required() int {
 	all := len(f.Targets)
-	if all == 0 || f.Unknown || f.Quorum.wrong != nil || f.number(pipelinesv1.TargetLost) > f.Quorum.MayBeLost(all) {
+	if all == 0 || f.Unknown || f.Quorum.wrong != nil || f.number(pipelinesv1.TargetLost) > f.mayBeLost() {
 		return all + 1
 	}
 	return max(f.Quorum.of(f.counted()), all/2+1)
@@ -91,6 +98,17 @@ func (f Fleet) running(revision string) int {
 		}
 	}
 	return n
+}
+
+// Shown returns whether as many targets that count as must run a revision show it, ready or at work.
+func (f Fleet) Shown(revision string) bool {
+	n := 0
+	for _, t := range f.Targets {
+		if !t.Standing.LeftOut() && t.Shows(revision) {
+			n++
+		}
+	}
+	return n > 0 && n >= f.Required()
 }
 
 // Observe returns what the targets show of a revision that was promoted to them. elsewhere is the verdict about a
@@ -149,6 +167,9 @@ func (f Fleet) number(standing pipelinesv1.TargetStanding) int {
 	return n
 }
 
+// mayBeLost returns how many targets may be lost.
+func (f Fleet) mayBeLost() int { return f.Quorum.MayBeLost(len(f.Targets) + f.notJudged) }
+
 // counted returns how many targets are not left out.
 func (f Fleet) counted() int {
 	return len(f.Targets) - f.number(pipelinesv1.TargetLost) - f.number(pipelinesv1.TargetJoining)
@@ -157,7 +178,9 @@ func (f Fleet) counted() int {
 // Judged returns the fleet without the targets that joined too late to be judged in a promotion into a wave; nil for none. Those
 // that are left out stay: they say how many must run a revision.
 func (f Fleet) Judged(wave *capstanv1.PromotionWave) Fleet {
-	f.Targets = slices.DeleteFunc(slices.Clone(f.Targets), func(t Target) bool { return t.joined(wave) })
+	all := f.Targets
+	f.Targets = slices.DeleteFunc(slices.Clone(all), func(t Target) bool { return t.joined(wave) })
+	f.notJudged += len(all) - len(f.Targets)
 	return f
 }
 
@@ -197,7 +220,7 @@ func (f Fleet) Lacking() pipelinesv1.TargetStanding {
 	switch {
 	case lost+joining == 0 || f.Required() <= f.counted():
 		return ""
-	case lost > f.Quorum.MayBeLost(len(f.Targets)) || joining == 0:
+	case lost > f.mayBeLost() || joining == 0:
 		return pipelinesv1.TargetLost
 	}
 	return pipelinesv1.TargetJoining

@@ -132,6 +132,9 @@ func TestQuorum(t *testing.T) {
 	}
 	g := NewWithT(t)
 	all := join(many(3, late), many(17, at("1.1")))
+	g.Expect(Fleet{Targets: join(many(2, lost), many(1, late), many(17, at("1.1"))), Quorum: q}.Judged(nil).Observe("1.1", soak.Unready)).
+		To(Equal(soak.Ready), "two of twenty may be lost, also if one of them is late")
+	g.Expect(Fleet{Targets: join(many(3, lost), many(1, late), many(16, at("1.1"))), Quorum: q}.Judged(nil).Observe("1.1", soak.Unready)).To(Equal(soak.Unobserved))
 	g.Expect(Fleet{Targets: all, Quorum: q}.Judged(nil).Observe("1.1", soak.Unready)).To(Equal(soak.Ready), "late targets fail no verification")
 	member, newcomer := at("1.1"), at("1.0")
 	member.Cluster, newcomer.Cluster = "fleet/a", "fleet/b"
