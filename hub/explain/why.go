@@ -116,6 +116,10 @@ func (f *Facts) idle(i int, newest *capstanv1.Promotion) (string, []string) {
 		if runsCandidate(q) {
 			return upToDate(q), nil
 		}
+		if q.Into.ApprovedBefore {
+			return also(fmt.Sprintf("%s is not promoted: it did not come into %q with the approval that is for all waves, or %q was changed outside the pipeline.",
+				q.Source.Agreed.Revision, f.Pipeline.Spec.Environments[decision.FirstStage(f.Pipeline, i)].Name, source)), nil
+		}
 		return also(fmt.Sprintf("%s is not promoted: environment %q was changed outside the pipeline, and got it neither from %q nor by a promotion.",
 			q.Source.Agreed.Revision, source, f.Pipeline.Spec.Environments[0].Name)), nil
 	case decision.SourceNotVerified:

@@ -166,7 +166,7 @@ func (r *Reconciler) request(ctx context.Context, p *pipelinesv1.Pipeline, q dec
 	resolved, err := decision.Resolve(q, due, known, decision.Rejects(p, i))
 	if err == nil && q.Into.ApprovedBefore && !resolved.Rollback { // What is put back succeeded in the wave itself.
 		first := p.Spec.Environments[decision.FirstStage(p, i)].Name
-		if !decision.LedgerOf(decision.LineOf(p), promotions, first, 0).Passed(resolved.Revision) {
+		if !decision.LedgerOf(decision.LineOf(p), promotions, first, 0).Passed(p.Spec.AppRef, resolved.Revision) {
 			err = fmt.Errorf("%w: %s did not succeed in the first wave of environment %q, which has the approval for all of them: request it for %q first",
 				decision.ErrRefused, resolved.Revision, p.Spec.Environments[i].Base(), first)
 		}

@@ -117,7 +117,7 @@ func shows(stored *pipelinesv1.TargetStatus, agreed *pipelinesv1.AgreedRevision,
 	if stored == nil {
 		return agreed != nil && t.Ready && revision.Same(t.Revision, agreed.Revision)
 	}
-	return stored.Ready == t.Ready && stored.Revision == t.Revision
+	return stored.Ready == t.Ready && stored.Revision == t.Revision && (t.Ready || stored.Progressing == t.Progressing)
 }
 
 // stands returns whether the stored status stands where this process has not observed targets yet: shortly after it

@@ -15,6 +15,7 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/hub/pipeline/quorum"
 	"github.com/capstan-hub/capstan/index"
 	"github.com/capstan-hub/capstan/watchers"
 )
@@ -365,6 +366,14 @@ func TestANewLeaderConfirmsWhatDiffers(t *testing.T) {
 		s.reconcile()
 		s.g.Expect(calls.confirmed).To(BeEmpty())
 		s.g.Expect(agreed(s).Revision).To(Equal("1.2"))
+	})
+	t.Run("it was at work", func(t *testing.T) {
+		g := NewWithT(t)
+		last := &pipelinesv1.TargetStatus{Revision: "1.1", Progressing: true}
+		g.Expect(shows(last, nil, quorum.Target{Fresh: true, Progressing: true, Revision: "1.1"})).To(BeTrue())
+		g.Expect(shows(last, nil, quorum.Target{Fresh: true, Revision: "1.1"})).To(BeFalse(), "what is decided of an unready one depends on it")
+		last.Ready = true
+		g.Expect(shows(last, nil, quorum.Target{Fresh: true, Ready: true, Revision: "1.1"})).To(BeTrue())
 	})
 	t.Run("a fleet that does not list the target", func(t *testing.T) {
 		g := NewWithT(t)

@@ -281,7 +281,8 @@ func entriesOf(list []*capstanv1.Promotion) []decision.Entry {
 // in the order of their numbers, the highest first. If the Pipeline needs them, some are
 // always kept: the newest, for the numbering; the newest that brought its revision, which
 // shows that the state of the environment was promoted; a newer one that was replaced after it was
-// carried out, because it may yet be that one, if what replaced it brings nothing new; the newest
+// carried out, because it may yet be that one, if what replaced it brings nothing new; one with the approval of that
+// revision, if the newest that brought it has none, because an approval is for all waves; the newest
 // that succeeded with another revision, to which a rollback goes back; and the newest that holds the
 // environment.
 func (r *Reconciler) outdatedIn(list []*capstanv1.Promotion, needed bool) []*capstanv1.Promotion {
@@ -289,6 +290,7 @@ func (r *Reconciler) outdatedIn(list []*capstanv1.Promotion, needed bool) []*cap
 	finished, brought, replaced, holds := 0, false, false, false
 	var sequence int64 // of the newer promotions
 	var succeeded []string
+	var unapproved *decision.Entry // It brought its revision without an approval, and an earlier one with an approval was not found yet.
 	entries := entriesOf(list)
 	for i, p := range list {
 		if i > 0 {
@@ -302,6 +304,13 @@ func (r *Reconciler) outdatedIn(list []*capstanv1.Promotion, needed bool) []*cap
 		newestBrought := !brought && entry.Brought()
 		newestReplaced := !brought && !replaced && entry.Replaced()
 		brought, replaced = brought || newestBrought, replaced || newestReplaced
+		if newestBrought && !entry.Permitted() {
+			unapproved = &entry
+		}
+		approval := unapproved != nil && entry.Permitted() && entry.Intent.App == unapproved.Intent.App && revision.Same(entry.Revision, unapproved.Revision)
+		if approval {
+			unapproved = nil
+		}
 		other := p.Status.Phase == capstanv1.PhaseSucceeded && len(succeeded) < keptSucceeded &&
 			!slices.ContainsFunc(succeeded, func(s string) bool { return revision.Same(s, p.Spec.Revision) })
 		if other {
@@ -311,7 +320,7 @@ func (r *Reconciler) outdatedIn(list []*capstanv1.Promotion, needed bool) []*cap
 		holds = holds || newestHold
 		age := r.Clock.Since(p.Status.FinishTime.Time)
 		tooMany := r.Keep > 0 && finished > r.Keep && age >= keepAtLeast && !r.mayBeOpen(p)
-		kept := needed && (i == 0 || newestBrought || newestReplaced || other || newestHold)
+		kept := needed && (i == 0 || newestBrought || newestReplaced || approval || other || newestHold)
 		if (age >= r.Retention || tooMany) && !kept {
 			outdated = append(outdated, p)
 		}

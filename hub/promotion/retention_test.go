@@ -42,6 +42,14 @@ func TestAReplacedPromotionIsKeptWhileANewerOneIsInFlight(t *testing.T) {
 		To(Equal([]*capstanv1.Promotion{left, older}))
 	empty := promotion(5, capstanv1.PhaseSuperseded, decision.NothingNew, false)
 	g.Expect(r.outdatedIn([]*capstanv1.Promotion{empty, left, replaced, older, succeeded}, true)).To(Equal([]*capstanv1.Promotion{left, older}))
+	by := func(p *capstanv1.Promotion, approval *capstanv1.ApprovalRecord) *capstanv1.Promotion {
+		p.Spec.Manual, p.Spec.Revision, p.Status.Approval = true, "1.1", approval
+		return p
+	}
+	approved := by(promotion(3, capstanv1.PhaseSucceeded, "", true), &capstanv1.ApprovalRecord{By: "anna"})
+	approvedBefore := by(promotion(2, capstanv1.PhaseSucceeded, "", true), &capstanv1.ApprovalRecord{By: "anna"})
+	byHand := by(promotion(4, capstanv1.PhaseSucceeded, decision.AlreadyThere, false), nil)
+	g.Expect(r.outdatedIn([]*capstanv1.Promotion{byHand, approved, approvedBefore}, true)).To(Equal([]*capstanv1.Promotion{approvedBefore}), "the approval is for all waves")
 	better := promotion(5, capstanv1.PhaseSucceeded, "", true)
 	g.Expect(r.outdatedIn([]*capstanv1.Promotion{better, left, replaced, older, succeeded}, true)).To(Equal([]*capstanv1.Promotion{left, replaced, older, succeeded}))
 }

@@ -11,6 +11,7 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 )
 
 // A later wave got the revision by hand before the first one got it with an approval, which is for all waves.
@@ -56,6 +57,32 @@ func TestAnApprovalOutlivesAClusterThatJoined(t *testing.T) {
 	h.settle(ctx)
 	h.live(ctx, 35*time.Minute, 5*time.Minute)
 	g.Expect(w.lastSentTo("eu-8")).To(Equal("1.1"))
+}
+
+// The first wave failed its verification, and a retry finds the revision there, which works now. It was approved before it came there.
+func TestAnApprovalOutlivesARetry(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := wavesOf(t, rings(), threeRings(), func(p *pipelinesv1.Pipeline) {
+		p.Spec.Promotion.Manual = true
+		p.Spec.Environments[1].Verification = &pipelinesv1.Verification{For: "30m", Tolerate: "5m"}
+	})
+	approve(ctx, g, w, w.newest(ctx, "prod/canary"))
+	h.settle(ctx)
+	w.runs("eu-0", "1.1")
+	h.settle(ctx)
+	w.unready("eu-0", "1.1", false)
+	h.settle(ctx)
+	h.live(ctx, 6*time.Minute, time.Minute)
+	w.expectReason(ctx, g, "prod/canary", capstanv1.PhaseFailed, decision.Degraded)
+	w.runs("eu-0", "1.1")
+	h.settle(ctx)
+	p := w.newest(ctx, "prod/canary")
+	p.Spec.Retry = 1
+	g.Expect(w.c.Update(ctx, &p)).To(Succeed())
+	h.settle(ctx)
+	h.live(ctx, 35*time.Minute, 5*time.Minute)
+	w.expectReason(ctx, g, "prod/canary", capstanv1.PhaseSucceeded, decision.Verified)
+	g.Expect(w.sentTo("prod/early")).To(ContainElement("1.1"))
 }
 
 // A later wave is rolled back by request to a revision that succeeded there, although the first wave, which was renamed, had no promotion.

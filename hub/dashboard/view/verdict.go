@@ -32,7 +32,8 @@ func (f *Facts) decided(p *pipelinesv1.Pipeline, cells []Cell, history []capstan
 		if fleets == nil {
 			fleets = quorum.FleetsOf(p)
 		}
-		verdict := decision.Decide(decision.QuestionOf(p, fleets, history, i))
+		q := decision.QuestionOf(p, fleets, history, i)
+		verdict := decision.Decide(q)
 		switch {
 		case verdict.Reason == decision.Held:
 			cells[i].Held = &Held{Mark: heldMark, Source: source}
@@ -41,7 +42,7 @@ func (f *Facts) decided(p *pipelinesv1.Pipeline, cells []Cell, history []capstan
 		case verdict.Create && revision.Same(verdict.Revision, cells[i].Newer):
 			cells[i].Due, cells[i].Next = true, "is ready to promote"
 		default:
-			if why := because(verdict.Reason, source, env.Name); why != "" {
+			if why := because(verdict.Reason, q); why != "" {
 				cells[i].Next = "is not promoted: " + why
 			}
 		}
@@ -61,7 +62,8 @@ func (f *Facts) explainMove(m *Move, newest *capstanv1.Promotion) {
 
 // because says why the newer revision of a source is not promoted into an environment; empty if the promotion into it, or what the
 // environment runs, shows it.
-func because(reason decision.Reason, source, into string) string {
+func because(reason decision.Reason, q decision.Question) string {
+	source, into := q.Source.Name, q.Into.Name
 	switch reason {
 	case decision.Suspended:
 		return "the Pipeline is suspended"
@@ -72,6 +74,9 @@ func because(reason decision.Reason, source, into string) string {
 	case decision.SourceNotAgreed:
 		return fmt.Sprintf("the targets of %s are not all ready with it, or cannot be observed", source)
 	case decision.SourceMadeByHand:
+		if q.Into.ApprovedBefore {
+			return fmt.Sprintf("it came into %s outside the Pipeline, or into the first wave without its approval", source)
+		}
 		return fmt.Sprintf("it came into %s outside the Pipeline", source)
 	case decision.SourceNotVerified:
 		return fmt.Sprintf("it was not verified in %s", source)

@@ -175,7 +175,7 @@ var decisionTable = []decisionRow{
 	{SourceNotAgreed, "the source's targets, or those of its quorum, are not fresh, ready and equal", false,
 		"Mixed, unready and stale states are never promoted.",
 		func(q Question) bool { _, ok := q.Source.Agree(); return !ok || q.Source.Agreed == nil }},
-	{SourceMadeByHand, "the source's revision is neither that of the first environment nor that of the last promotion that was carried out into it; for the later waves of an environment that needs approvals, instead of the former: nor that of the last one, with its approval, into the first wave", false,
+	{SourceMadeByHand, "the source's revision is neither that of the first environment nor that of the last promotion that was carried out into it; for the later waves of an environment that needs approvals, instead of the former: nor that of the last ones into the first wave, of which one had its approval", false,
 		"A revision that was changed outside the pipeline is not promoted, nor does it pass an approval.",
 		func(q Question) bool { return !promotable(q) }},
 	{SourceHeld, "the source is being rolled back, or its revision came there by a rollback or by request, and the first environment does not run it", false,
@@ -283,7 +283,7 @@ func promotable(q Question) bool {
 		return true
 	}
 	if q.Into.ApprovedBefore {
-		return q.Source.Ledger.passedWith(q.Source.Agreed.Revision)
+		return q.Source.Ledger.hasPermitted(q.Into.Intent.App, q.Source.Agreed.Revision)
 	}
 	brought := q.Source.Ledger.LastBrought()
 	return brought != nil && revision.Same(brought.Revision, q.Source.Agreed.Revision)

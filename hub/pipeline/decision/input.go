@@ -30,7 +30,7 @@ func QuestionOf(p *pipelinesv1.Pipeline, fleets []Fleet, promotions []capstanv1.
 	q.HeldBefore = heldBefore(p, promotions, q)
 	q.Ahead = ahead(LineOf(p), promotions, q)
 	if s := p.Spec.Environments[i].Stage; s != nil && !s.First && q.Source.Agreed != nil {
-		q.ApprovedInWave = LedgerOf(LineOf(p), promotions, p.Spec.Environments[FirstStage(p, i)].Name, 0).passedWith(q.Source.Agreed.Revision)
+		q.ApprovedInWave = LedgerOf(LineOf(p), promotions, p.Spec.Environments[FirstStage(p, i)].Name, 0).hasPermitted(p.Spec.AppRef, q.Source.Agreed.Revision)
 	}
 	if a := q.Source.Agreed; a != nil {
 		q.FailedInWave = FailedInWave(p, promotions, i, capstanv1.PromotionSource{Environment: q.Source.Name, Sequence: a.Sequence}, a.Revision)

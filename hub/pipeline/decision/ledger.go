@@ -39,8 +39,10 @@ type Entry struct {
 	Reason   string
 	// CarriedOut: the notification was accepted, or the pull request was merged.
 	CarriedOut bool
-	// Approved: a user approved it.
+	// Approved: a user approved it, in this run or an earlier one.
 	Approved bool
+	// Retried: this is not its first run. What an earlier one showed is not known any more.
+	Retried bool
 	// Former: the promotion is of a former Pipeline of the same name, which was deleted.
 	Former bool
 	// Created is when the promotion was created; it orders former Pipelines.
@@ -118,7 +120,8 @@ func EntryOf(p *capstanv1.Promotion) Entry {
 		Reason:   p.Status.Reason,
 
 		CarriedOut: p.Status.CarriedOutTime != nil,
-		Approved:   p.Status.Approval != nil,
+		Approved:   p.Status.Approval != nil || slices.ContainsFunc(p.Status.OtherApprovals, func(a capstanv1.ApprovalRecord) bool { return a.NoEffect == "" }),
+		Retried:    p.Status.Retry > 0,
 		Created:    p.CreationTimestamp.Time,
 		Pipeline:   p.Spec.Pipeline.UID,
 		Soaked:     time.Duration(p.Status.SoakedSeconds) * time.Second,
@@ -242,21 +245,30 @@ func (l Ledger) Next() int64 { return l.Highest() + 1 }
 // nil if there is none. One whose roll-out was not observed to its end does not count if a newer
 // promotion was carried out: what a slow receiver does with it later is not promoted further.
 func (l Ledger) LastBrought() *Entry {
+	at := l.lastBrought()
+	if at < 0 {
+		return nil
+	}
+	return &l.entries[at]
+}
+
+// lastBrought returns the place of LastBrought; -1 if there is none.
+func (l Ledger) lastBrought() int {
 	newer := ""
 	for i := range l.entries {
 		e := &l.entries[i]
 		switch {
 		case !e.Brought():
 		case e.Phase == capstanv1.PhaseSucceeded || newer == "" || revision.Same(newer, e.Revision):
-			return e
+			return i
 		default:
-			return nil
+			return -1
 		}
 		if e.CarriedOut && newer == "" {
 			newer = e.Revision
 		}
 	}
-	return nil
+	return -1
 }
 
 // lastCarriedOut returns the newest promotion that was carried out, had arrived before, or may have sent a

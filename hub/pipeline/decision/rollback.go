@@ -95,31 +95,32 @@ func Rollback(q Question) (to *Entry, why string) {
 	return to, ""
 }
 
-// passed returns whether a promotion had its approval, if it needs one: one whose revision was put there by hand meanwhile succeeds
-// without.
-func (e Entry) passed() bool { return e.Approved || !e.Intent.Manual }
+// Permitted returns whether a promotion had its approval, if it needs one: one whose revision was put there by hand meanwhile
+// succeeds without.
+func (e Entry) Permitted() bool { return e.Approved || !e.Intent.Manual }
 
-// Passed returns whether a promotion succeeded with a revision, and had its approval.
-func (l Ledger) Passed(candidate string) bool {
-	return slices.ContainsFunc(l.entries, func(e Entry) bool {
-		return e.Phase == capstanv1.PhaseSucceeded && e.passed() && revision.Same(e.Revision, candidate)
+// Passed returns whether a promotion of an application succeeded with a revision, and whether that one, or another one that was
+// carried out with it, had its approval.
+func (l Ledger) Passed(app pipelinesv1.LocalAppReference, candidate string) bool {
+	return l.Succeeded(candidate) && slices.ContainsFunc(l.entries, func(e Entry) bool {
+		return e.Intent.App == app && revision.Same(e.Revision, candidate) && (e.CarriedOut || e.Phase == capstanv1.PhaseSucceeded) && e.Permitted()
 	})
 }
 
-// passedWith returns whether the environment has a revision by promotions, and one of them had its approval. Those of another
-// revision end the search: what came before them is not what the environment has.
-func (l Ledger) passedWith(candidate string) bool {
-	brought := l.LastBrought()
-	if brought == nil || !revision.Same(brought.Revision, candidate) {
+// hasPermitted returns whether promotions of an application brought a revision into the environment, and one of them had its
+// approval. What the environment had before another revision does not count.
+func (l Ledger) hasPermitted(app pipelinesv1.LocalAppReference, candidate string) bool {
+	at := l.lastBrought()
+	if at < 0 {
 		return false
 	}
-	for i := range l.entries {
-		e := &l.entries[i]
+	for i := range l.entries[at:] {
+		e := &l.entries[at+i]
 		switch {
-		case !e.CarriedOut && !e.Brought():
-		case !revision.Same(e.Revision, candidate):
+		case !e.CarriedOut && !e.Brought() && !FailedInEnvironment(e.Phase, e.Reason):
+		case e.Intent.App != app, !revision.Same(e.Revision, candidate):
 			return false
-		case e.passed():
+		case e.Permitted():
 			return true
 		}
 	}

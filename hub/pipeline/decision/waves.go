@@ -120,7 +120,7 @@ func (l Ledger) takenOut(app pipelinesv1.LocalAppReference, candidate string, ex
 			switch {
 			case same && succeeded:
 				return nil
-			case succeeded, e.CarriedOut && (!same || !e.interrupted()):
+			case succeeded, FailedInEnvironment(e.Phase, e.Reason), e.CarriedOut && (!same || !e.interrupted()), e.Retried:
 				return interrupted
 			}
 		case e.Rollback() && !same && !e.withdrawn():
@@ -130,7 +130,9 @@ func (l Ledger) takenOut(app pipelinesv1.LocalAppReference, candidate string, ex
 		case same && (Judged(e.Phase, e.Reason) || !exists && FailedInEnvironment(e.Phase, e.Reason)):
 			return e
 		case same && !exists && e.interrupted() && left(e.Clusters):
-			interrupted = e
+			if interrupted = e; e.Retried {
+				return e
+			}
 		case same && succeeded:
 			return nil
 		}

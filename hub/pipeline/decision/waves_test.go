@@ -56,17 +56,22 @@ func TestTakenOutOfAWaveThatHasNoClusters(t *testing.T) {
 		e.Reason, e.CarriedOut, e.Clusters = string(EnvironmentRemoved), true, []string{"eu/1"}
 		return e
 	}
+	retried := interrupted(2, "1.1")
+	retried.Retried = true
 	for name, tc := range map[string]struct {
 		entries []Entry
 		number  int64
 	}{
-		"never ran there":                      {[]Entry{interrupted(1, "1.1")}, 1},
-		"was verified":                         {[]Entry{works}, 0},
-		"was verified, then again":             {[]Entry{works, interrupted(2, "1.1")}, 0},
-		"was replaced, then again":             {[]Entry{interrupted(1, "1.1"), interrupted(2, "1.1")}, 2},
-		"was verified, and another followed":   {[]Entry{works, verifiedAs(2, "1.2", 3), interrupted(3, "1.1")}, 3},
-		"was verified, another did not follow": {[]Entry{works, entry(2, "1.2", 3, capstanv1.PhaseRejected), interrupted(3, "1.1")}, 0},
-		"failed, then again":                   {[]Entry{failed(1, "1.1", VerificationFailed), interrupted(2, "1.1")}, 2},
+		"never ran there":                          {[]Entry{interrupted(1, "1.1")}, 1},
+		"was verified":                             {[]Entry{works}, 0},
+		"was verified, then again":                 {[]Entry{works, interrupted(2, "1.1")}, 0},
+		"was replaced, then again":                 {[]Entry{interrupted(1, "1.1"), interrupted(2, "1.1")}, 2},
+		"was verified, and another followed":       {[]Entry{works, verifiedAs(2, "1.2", 3), interrupted(3, "1.1")}, 3},
+		"was verified, another did not follow":     {[]Entry{works, entry(2, "1.2", 3, capstanv1.PhaseRejected), interrupted(3, "1.1")}, 0},
+		"was verified, failed by hand, then again": {[]Entry{works, failedByHand(2, "1.1"), interrupted(3, "1.1")}, 3},
+		"was verified, a retry was interrupted":    {[]Entry{works, retried}, 2},
+		"was verified, a retry, then again":        {[]Entry{works, retried, interrupted(3, "1.1")}, 3},
+		"failed, then again":                       {[]Entry{failed(1, "1.1", VerificationFailed), interrupted(2, "1.1")}, 2},
 	} {
 		var number int64
 		if e := NewLedger(tc.entries, 0).takenOut(notify.App, "1.1", false, func([]string) bool { return true }); e != nil {
@@ -74,6 +79,13 @@ func TestTakenOutOfAWaveThatHasNoClusters(t *testing.T) {
 		}
 		NewWithT(t).Expect(number).To(Equal(tc.number), name)
 	}
+}
+
+// failedByHand is a promotion of a revision that was put there by hand, and failed its verification.
+func failedByHand(n int64, revision string) Entry {
+	e := failed(n, revision, VerificationFailed)
+	e.CarriedOut = false
+	return e
 }
 
 // A later wave gets what its first wave got with an approval. A cluster that joined that one later needed none.
@@ -86,20 +98,41 @@ func TestTheApprovalIsForAllWaves(t *testing.T) {
 	}
 	replaced := arrived(2, "1.1", true)
 	replaced.Phase, replaced.Reason, replaced.CarriedOut = capstanv1.PhaseSuperseded, string(NewerPromotion), true
+	sent := entry(2, "1.2", 3, capstanv1.PhaseSuperseded)
+	sent.Reason, sent.CarriedOut = string(SourceMovedOn), true
+	ofAnother := arrived(1, "1.1", true)
+	ofAnother.Intent.App = other.App
 	for name, tc := range map[string]struct {
 		entries []Entry
 		passed  bool
 	}{
-		"none":                         {nil, false},
-		"approved":                     {[]Entry{arrived(1, "1.1", true)}, true},
-		"not approved":                 {[]Entry{arrived(1, "1.1", false)}, false},
-		"approved, then there already": {[]Entry{arrived(1, "1.1", true), arrived(2, "1.1", false)}, true},
-		"another one between them":     {[]Entry{arrived(1, "1.1", true), arrived(2, "1.0", true), arrived(3, "1.1", false)}, false},
-		"another one approved":         {[]Entry{arrived(1, "1.0", true), arrived(2, "1.1", false)}, false},
-		"another one since":            {[]Entry{arrived(1, "1.1", true), arrived(2, "1.0", true)}, false},
-		"approved, sent, and replaced": {[]Entry{arrived(1, "1.0", true), replaced, arrived(3, "1.1", false)}, true},
-		"the one between was not sent": {[]Entry{arrived(1, "1.1", true), entry(2, "1.0", 3, capstanv1.PhaseRejected), arrived(3, "1.1", false)}, true},
+		"none":                            {nil, false},
+		"approved":                        {[]Entry{arrived(1, "1.1", true)}, true},
+		"not approved":                    {[]Entry{arrived(1, "1.1", false)}, false},
+		"approved, then there already":    {[]Entry{arrived(1, "1.1", true), arrived(2, "1.1", false)}, true},
+		"another one between them":        {[]Entry{arrived(1, "1.1", true), arrived(2, "1.0", true), arrived(3, "1.1", false)}, false},
+		"another one approved":            {[]Entry{arrived(1, "1.0", true), arrived(2, "1.1", false)}, false},
+		"nothing but another application": {[]Entry{ofAnother}, false},
+		"another one was sent, and left":  {[]Entry{arrived(1, "1.1", true), sent}, true},
+		"another one failed by hand":      {[]Entry{arrived(1, "1.1", true), failedByHand(2, "1.2"), arrived(3, "1.1", false)}, false},
+		"another application approved":    {[]Entry{ofAnother, arrived(2, "1.1", false)}, false},
+		"another one since":               {[]Entry{arrived(1, "1.1", true), arrived(2, "1.0", true)}, false},
+		"approved, sent, and replaced":    {[]Entry{arrived(1, "1.0", true), replaced, arrived(3, "1.1", false)}, true},
+		"the one between was not sent":    {[]Entry{arrived(1, "1.1", true), entry(2, "1.0", 3, capstanv1.PhaseRejected), arrived(3, "1.1", false)}, true},
 	} {
-		NewWithT(t).Expect(NewLedger(tc.entries, 0).passedWith("1.1")).To(Equal(tc.passed), name)
+		NewWithT(t).Expect(NewLedger(tc.entries, 0).hasPermitted(notify.App, "1.1")).To(Equal(tc.passed), name)
 	}
+}
+
+// The approval of a run that failed is in force when a retry finds its revision there.
+func TestTheApprovalOfAnEarlierRun(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	p := &capstanv1.Promotion{}
+	p.Spec.Manual = true
+	g.Expect(EntryOf(p).Permitted()).To(BeFalse())
+	p.Status.OtherApprovals = []capstanv1.ApprovalRecord{{By: "anna", NoEffect: capstanv1.ApprovalTooLateReason}}
+	g.Expect(EntryOf(p).Permitted()).To(BeFalse(), "it came too late")
+	p.Status.OtherApprovals = append(p.Status.OtherApprovals, capstanv1.ApprovalRecord{By: "anna"})
+	g.Expect(EntryOf(p).Permitted()).To(BeTrue())
 }
