@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -10,6 +11,8 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
 const (
@@ -31,6 +34,8 @@ const (
 	// 15 s, where a request may take leastRequest, a leader may end up to 2 s late.
 	requestShare = 15
 	leastRequest = time.Second
+	// A process that lost its lease tries to give it back for a fifth of the duration, 6 s of 30 s, before it ends.
+	giveBackShare = 5
 )
 
 // retryPeriod is how often the lease is renewed by its holder, and read by the others.
@@ -73,4 +78,55 @@ func newLock(o Options, name string) (*resourcelock.LeaseLock, error) {
 		LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Client: leases,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: holder()},
 	}, nil
+}
+
+// leased is a manager that leads by a lease.
+type leased struct {
+	manager.Manager
+
+	lock  resourcelock.Interface
+	lease time.Duration
+	clock clock.Clock
+}
+
+// Start implements manager.Manager. If the lease was lost, it gives it back when nothing acts any more. An API server that
+// answered nothing for a time carries out then what was sent to it meanwhile. It may renew the lease for a leader that has
+// given up, and the next one would wait for the whole lease.
+func (m *leased) Start(ctx context.Context) error {
+	err := m.Manager.Start(ctx)
+	if err != nil && ctx.Err() == nil {
+		m.giveBack(ctx)
+	}
+	return err
+}
+
+// giveBack releases the lease if this process still holds it.
+func (m *leased) giveBack(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, m.lease/giveBackShare)
+	defer cancel()
+	for ctx.Err() == nil {
+		switch held, err := m.release(ctx); {
+		case err == nil && held:
+			m.GetLogger().Info("the lease was given back", "lease", m.lock.Describe())
+			return
+		case err == nil:
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-m.clock.After(m.lease / warmRetries):
+		}
+	}
+}
+
+// release releases the lease and returns true if this process holds it.
+func (m *leased) release(ctx context.Context) (held bool, err error) {
+	record, _, err := m.lock.Get(ctx)
+	if err != nil || record.HolderIdentity != m.lock.Identity() {
+		return false, err
+	}
+	now := metav1.Time{Time: m.clock.Now()}
+	return true, m.lock.Update(ctx, resourcelock.LeaderElectionRecord{
+		LeaderTransitions: record.LeaderTransitions, LeaseDurationSeconds: 1, RenewTime: now, AcquireTime: now, // Zero seconds are not valid.
+	})
 }

@@ -101,7 +101,10 @@ func newManager(o Options, lease string, sharing *sharing) (manager.Manager, err
 	if err := mgr.AddReadyzCheck("caches", cachesSynced(mgr)); err != nil {
 		return nil, err
 	}
-	return boundedNotes{mgr}, nil
+	if lock == nil {
+		return boundedNotes{mgr}, nil
+	}
+	return &leased{Manager: boundedNotes{mgr}, lock: options.LeaderElectionResourceLockInterface, lease: o.LeaderElectionLease, clock: clock.RealClock{}}, nil
 }
 
 // boundedNotes is a manager whose Events are never too long for an API server.

@@ -150,7 +150,7 @@ func TestAClusterJoinsAWaveThatIsNotListedInFull(t *testing.T) {
 	w.runs(eu(99), "1.0")
 	h.settle(ctx)
 	g.Expect(w.wave(ctx, "rest").Fleet.Joining).To(Equal(int32(1)))
-	h.live(ctx, 31*time.Minute, time.Minute)
+	h.live(ctx, 31*time.Minute, 5*time.Minute)
 	w.expectPhase(ctx, g, "prod/rest", capstanv1.PhaseAwaitingRollout)
 	g.Expect(w.newest(ctx, "prod/rest").Spec.Wave.Clusters).To(ContainElement(w.ns + "/" + eu(99)))
 }

@@ -133,7 +133,7 @@ func TestG35G36LostClusters(t *testing.T) {
 	g.Expect(w.standing(ctx, eu(19))).To(Equal(pipelinesv1.TargetJoining))
 	g.Expect(again.published()).To(ContainElement(ContainSubstring("TargetReturned")))
 	w.expectReason(ctx, g, "prod", capstanv1.PhaseSucceeded, decision.RolledOut)
-	again.live(ctx, 31*time.Minute, time.Minute)
+	again.live(ctx, 31*time.Minute, 5*time.Minute)
 	g.Expect(w.standing(ctx, eu(19))).To(Equal(pipelinesv1.TargetLate))
 	g.Expect(*w.pipeline(ctx, "web").Status.Environments["prod"].Agreed).To(Equal(agreed))
 	g.Expect(w.into(ctx, "prod")).To(HaveLen(1), "nothing is superseded")

@@ -105,7 +105,7 @@ func TestG27G45DegradedWhileVerifying(t *testing.T) {
 	h.settle(ctx)
 	w.runs("staging", "1.2")
 	h.settle(ctx)
-	h.live(ctx, 31*time.Minute, time.Minute)
+	h.live(ctx, 31*time.Minute, 5*time.Minute)
 	g.Expect(w.newest(ctx, "prod")).To(And(HaveField("Spec.Revision", "1.2"), HaveField("Status.Phase", capstanv1.PhaseAwaitingRollout)))
 }
 
@@ -117,7 +117,7 @@ func TestG28VerifiedAgainAndFailed(t *testing.T) {
 	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Environments[2].Gates = frozen() })
 	w.runs("staging", "1.1")
 	h.settle(ctx)
-	h.live(ctx, 31*time.Minute, time.Minute)
+	h.live(ctx, 31*time.Minute, 5*time.Minute)
 	w.expectReason(ctx, g, "staging", capstanv1.PhaseSucceeded, decision.Verified)
 	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Environments[2].Promotion = nil })
 	p := w.newest(ctx, "staging")
@@ -155,7 +155,7 @@ func TestG28RolledBackWhileProdWaits(t *testing.T) {
 	})
 	w.runs("staging", "1.1")
 	h.settle(ctx)
-	h.live(ctx, 31*time.Minute, time.Minute)
+	h.live(ctx, 31*time.Minute, 5*time.Minute)
 	w.expectPhase(ctx, g, "prod", capstanv1.PhaseAwaitingGates)
 	p := w.newest(ctx, "staging")
 	p.Spec.Retry++
@@ -173,7 +173,7 @@ func TestG28VerifiedAgainAndFailedWhileProdWaits(t *testing.T) {
 	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Environments[2].Gates = frozen() })
 	w.runs("staging", "1.1")
 	h.settle(ctx)
-	h.live(ctx, 31*time.Minute, time.Minute)
+	h.live(ctx, 31*time.Minute, 5*time.Minute)
 	w.expectPhase(ctx, g, "prod", capstanv1.PhaseAwaitingGates)
 	again := func() {
 		p := w.newest(ctx, "staging")
@@ -195,7 +195,7 @@ func TestG28VerifiedAgainAndFailedWhileProdWaits(t *testing.T) {
 	h.live(ctx, time.Hour, 10*time.Minute)
 	w.expectReason(ctx, g, "prod", capstanv1.PhaseSuperseded, decision.SourceFailed)
 	again()
-	h.live(ctx, 31*time.Minute, time.Minute)
+	h.live(ctx, 31*time.Minute, 5*time.Minute)
 	w.expectReason(ctx, g, "prod", capstanv1.PhaseAwaitingRollout, decision.CarriedOut)
 	g.Expect(w.newest(ctx, "prod").Spec.Revision).To(Equal("1.1"))
 }
@@ -243,7 +243,7 @@ func TestVerificationOfWhatRuns(t *testing.T) {
 	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Environments[1].Verification = &halfAnHour })
 	h.settle(ctx)
 	w.expectPhase(ctx, g, "staging", capstanv1.PhaseVerifying)
-	h.live(ctx, 31*time.Minute, time.Minute)
+	h.live(ctx, 31*time.Minute, 5*time.Minute)
 	w.expectReason(ctx, g, "staging", capstanv1.PhaseSucceeded, decision.Verified)
 	g.Expect(w.into(ctx, "staging")).To(HaveLen(2))
 	g.Expect(w.receiver.received()).To(HaveLen(sent), "to verify it carries out nothing")
@@ -319,7 +319,7 @@ func TestRolloutDeadline(t *testing.T) {
 	w.runs("staging", "1.1")
 	h.settle(ctx)
 	w.expectReason(ctx, g, "staging", capstanv1.PhaseVerifying, decision.RolledOut)
-	h.live(ctx, 31*time.Minute, time.Minute)
+	h.live(ctx, 31*time.Minute, 5*time.Minute)
 	g.Expect(w.newest(ctx, "prod").Spec.Revision).To(Equal("1.1"))
 }
 

@@ -120,7 +120,7 @@ func TestWavesAreAddedToAnEnvironmentThatIsHeld(t *testing.T) {
 		w.runs(eu(i), "1.0")
 	}
 	h.settle(ctx)
-	h.live(ctx, 31*time.Minute, time.Minute)
+	h.live(ctx, 31*time.Minute, 5*time.Minute)
 	w.expectPhase(ctx, g, "prod", capstanv1.PhaseSucceeded)
 	p := w.pipeline(ctx, "web")
 	p.Spec.Environments[1].Waves = []pipelinesv1.Wave{{Name: "all"}}
@@ -141,7 +141,7 @@ func TestWavesAreRemovedWhileTheFirstIsHeld(t *testing.T) {
 	h.live(ctx, 6*time.Minute, time.Minute)
 	w.runs("eu-0", "1.0")
 	h.settle(ctx)
-	h.live(ctx, 31*time.Minute, time.Minute)
+	h.live(ctx, 31*time.Minute, 5*time.Minute)
 	w.expectPhase(ctx, g, "prod/canary", capstanv1.PhaseSucceeded)
 	p := w.pipeline(ctx, "web")
 	p.Spec.Environments[1].Waves = nil
@@ -157,7 +157,7 @@ func TestWavesDivergedNamesAWaveThatIsBehind(t *testing.T) {
 	g, ctx, w, h := wavesOf(t, rings(func(waves []pipelinesv1.Wave) { waves[0].Soak = &pipelinesv1.Soak{For: "12h"} }), threeRings(), verifiedOrBack)
 	w.runs("eu-0", "1.1")
 	h.settle(ctx)
-	h.live(ctx, 31*time.Minute, time.Minute)
+	h.live(ctx, 31*time.Minute, 5*time.Minute)
 	w.expectPhase(ctx, g, "prod/canary", capstanv1.PhaseSucceeded)
 	w.runs("dev", "1.2")
 	h.settle(ctx)
@@ -168,7 +168,7 @@ func TestWavesDivergedNamesAWaveThatIsBehind(t *testing.T) {
 	h.live(ctx, 6*time.Minute, time.Minute)
 	w.runs("eu-0", "1.1")
 	h.settle(ctx)
-	h.live(ctx, 31*time.Minute, time.Minute)
+	h.live(ctx, 31*time.Minute, 5*time.Minute)
 	g.Expect(w.sentTo("prod/early")).To(Equal([]string(nil)))
 	g.Expect(w.pipeline(ctx, "web").Status.Conditions).NotTo(ContainElement(HaveField("Type", pipelinesv1.WavesDivergedCondition)))
 }

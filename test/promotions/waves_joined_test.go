@@ -35,7 +35,7 @@ func TestJoinsBeforeTheFirstAgreement(t *testing.T) {
 	w.runs("eu-1", "1.1")
 	w.runs("eu-2", "1.1")
 	h.settle(ctx)
-	h.live(ctx, 24*time.Hour, 10*time.Minute)
+	h.live(ctx, 24*time.Hour, time.Hour)
 	g.Expect(w.newest(ctx, "prod/early").Spec.Wave.Clusters).To(ContainElement(w.ns+"/eu-8"), "nothing else changes its manifest")
 }
 
@@ -54,7 +54,7 @@ func TestJoinWithinZero(t *testing.T) {
 	h.settle(ctx)
 	w.runs("eu-8", "1.0")
 	h.settle(ctx)
-	h.live(ctx, 24*time.Hour, 10*time.Minute)
+	h.live(ctx, 24*time.Hour, time.Hour)
 	g.Expect(w.newest(ctx, "prod/early").Spec.Wave.Clusters).To(ContainElement(w.ns + "/eu-8"))
 }
 
@@ -71,7 +71,7 @@ func TestTheClusterOfAWaveIsReplaced(t *testing.T) {
 	h.settle(ctx)
 	w.runs("eu-7", "0.7")
 	h.settle(ctx)
-	h.live(ctx, 24*time.Hour, 10*time.Minute)
+	h.live(ctx, 24*time.Hour, time.Hour)
 	g.Expect(w.sentTo("prod/early")).To(ContainElement("1.1"))
 }
 
@@ -118,7 +118,7 @@ func TestAClusterThatJoinedIsBroken(t *testing.T) {
 	h.live(ctx, 35*time.Minute, 5*time.Minute)
 	g.Expect(w.lastSentTo("eu-8")).To(Equal("1.1"))
 	w.expectPhase(ctx, g, "prod/early", capstanv1.PhaseAwaitingRollout)
-	h.live(ctx, 5*time.Hour, 10*time.Minute)
+	h.live(ctx, 5*time.Hour, 30*time.Minute)
 	w.expectPhase(ctx, g, "prod/early", capstanv1.PhaseAwaitingRollout)
 	g.Expect(w.lastSentTo("eu-1")).To(Equal("1.1"))
 	// The deadline holds for those that the wave had before.

@@ -286,7 +286,7 @@ func TestG62TheSecondWaveFails(t *testing.T) {
 	g, ctx, w, h := wavesOf(t, rings(), threeRings(), verifiedOrBack)
 	w.runs("eu-0", "1.1")
 	h.settle(ctx)
-	h.live(ctx, 31*time.Minute, time.Minute)
+	h.live(ctx, 31*time.Minute, 5*time.Minute)
 	w.expectPhase(ctx, g, "prod/canary", capstanv1.PhaseSucceeded)
 	w.runs("eu-1", "1.1")
 	w.runs("eu-2", "1.1")
@@ -302,7 +302,7 @@ func TestG62TheSecondWaveFails(t *testing.T) {
 	w.runs("eu-1", "1.0")
 	w.runs("eu-2", "1.0")
 	h.settle(ctx)
-	h.live(ctx, 31*time.Minute, time.Minute)
+	h.live(ctx, 31*time.Minute, 5*time.Minute)
 	w.expectPhase(ctx, g, "prod/early", capstanv1.PhaseSucceeded)
 	g.Expect(w.pipeline(ctx, "web").Status.Conditions).To(ContainElement(And(HaveField("Type", pipelinesv1.WavesDivergedCondition),
 		HaveField("Message", ContainSubstring(`environment "prod": early runs 1.0 since 1.1 was rolled back there, and still in canary`)))))
@@ -320,7 +320,7 @@ func TestG62TheSecondWaveFails(t *testing.T) {
 			w.runs(c, "1.2")
 		}
 		h.settle(ctx)
-		h.live(ctx, 31*time.Minute, time.Minute)
+		h.live(ctx, 31*time.Minute, 5*time.Minute)
 		w.expectPhase(ctx, g, "prod/"+wave.name, capstanv1.PhaseSucceeded)
 	}
 	g.Expect(w.pipeline(ctx, "web").Status.Conditions).NotTo(ContainElement(HaveField("Type", pipelinesv1.WavesDivergedCondition)))

@@ -218,7 +218,7 @@ func (w *world) hub(name string, c client.Client, transport http.RoundTripper) *
 type stripping struct {
 	client.Client
 	stripper *promotions.Stripper
-	// ns is the namespace of the world: its clock says nothing about the requests of others.
+	// ns is the namespace of the world: its clock says nothing about the objects of others.
 	ns string
 }
 
@@ -231,7 +231,8 @@ func (s stripping) Get(ctx context.Context, key client.ObjectKey, o client.Objec
 }
 
 func (s stripping) List(ctx context.Context, o client.ObjectList, options ...client.ListOption) error {
-	if _, ok := o.(*capstanv1.PromotionRequestList); ok {
+	switch o.(type) {
+	case *capstanv1.PromotionRequestList, *pipelinesv1.PipelineList: // A hub lists those of all namespaces.
 		options = append(options, client.InNamespace(s.ns))
 	}
 	err := s.Client.List(ctx, o, options...)
