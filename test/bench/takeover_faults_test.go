@@ -17,7 +17,7 @@ import (
 // TestReplicasUnderFaults: whatever happens to the network, to a replica or to the API server, one hub at a time
 // leads, and no revision is promoted twice.
 func TestReplicasUnderFaults(t *testing.T) {
-	lease := max(leaseOf(), 10*time.Second) // The third of it after the deadline of a renewal is longer than a process needs to end.
+	lease := max(leaseOf(), 15*time.Second) // The third of it after the deadline of a renewal is longer than a process needs to end.
 	r := newReplicas(t, count(10, 200), count(1, 5), lease)
 
 	t.Run("the leader is cut off from the API server and observes its clusters", func(t *testing.T) {
