@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/capstan-hub/capstan/hub/claim"
 )
 
 const (
@@ -35,7 +37,7 @@ const (
 	requestShare = 15
 	leastRequest = time.Second
 	// A process that lost its lease tries to give it back for an eighth of the duration, 3.75 s of 30 s, before it ends: it ends
-	// before another one may lead, as a rule, although nothing acts in it any more.
+	// before another one may lead, as a rule, although it starts nothing any more.
 	giveBackShare = 8
 )
 
@@ -90,7 +92,8 @@ type leased struct {
 	clock clock.Clock
 }
 
-// Start implements manager.Manager. If the lease was lost, it gives it back when nothing acts any more. An API server that
+// Start implements manager.Manager. If the lease was lost, it gives it back when the contexts of all that acts have ended; that it has returned is
+// not awaited, as if the process had ended. An API server that
 // answered nothing for a time carries out then what was sent to it meanwhile. It may renew the lease for a leader that has
 // given up, and the next one would wait for the whole lease.
 func (m *leased) Start(ctx context.Context) error {
@@ -126,8 +129,5 @@ func (m *leased) release(ctx context.Context) (held bool, err error) {
 	if err != nil || record.HolderIdentity != m.lock.Identity() {
 		return false, err
 	}
-	now := metav1.Time{Time: m.clock.Now()}
-	return true, m.lock.Update(ctx, resourcelock.LeaderElectionRecord{
-		LeaderTransitions: record.LeaderTransitions, LeaseDurationSeconds: 1, RenewTime: now, AcquireTime: now, // Zero seconds are not valid.
-	})
+	return true, m.lock.Update(ctx, claim.Released(*record, m.clock.Now()))
 }

@@ -119,12 +119,16 @@ func (l *Lock) write(ctx context.Context, record resourcelock.LeaderElectionReco
 	}
 	if err := l.take(ctx); err != nil {
 		l.note(err)
-		now := metav1.Time{Time: l.options.Clock.Now()}
-		released := resourcelock.LeaderElectionRecord{LeaderTransitions: record.LeaderTransitions, LeaseDurationSeconds: releasedSeconds, RenewTime: now, AcquireTime: now}
-		return errors.Join(err, l.LeaseLock.Update(ctx, released))
+		return errors.Join(err, l.LeaseLock.Update(ctx, Released(record, l.options.Clock.Now())))
 	}
 	l.held = true
 	return nil
+}
+
+// Released returns the record of a Lease that its holder gives back.
+func Released(record resourcelock.LeaderElectionRecord, at time.Time) resourcelock.LeaderElectionRecord {
+	now := metav1.Time{Time: at}
+	return resourcelock.LeaderElectionRecord{LeaderTransitions: record.LeaderTransitions, LeaseDurationSeconds: releasedSeconds, RenewTime: now, AcquireTime: now}
 }
 
 func (l *Lock) take(ctx context.Context) error {

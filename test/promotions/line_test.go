@@ -364,16 +364,23 @@ func (w *world) describe(ctx context.Context) string {
 	return text
 }
 
-// A Pipeline is declared over environments that run the revision already, while a controller is at work in the second one, as Flux is
-// at each interval: nothing is promoted, unless it ends without being ready.
-func TestAnEnvironmentAtWork(t *testing.T) {
-	t.Parallel()
+// twoThatRun is a world in which a new Pipeline has two environments that run a revision. Its hub has not observed them yet.
+func twoThatRun(t *testing.T, revision string) (*WithT, context.Context, *world, *hubUnder) {
+	t.Helper()
 	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
 	g.Expect(w.c.Create(ctx, w.newPipeline("web", notify(false), "dev", "prod"))).To(Succeed())
 	h := w.hub("hub", w.c, nil)
 	h.settle(ctx)
-	w.runs("dev", "1.0")
-	w.runs("prod", "1.0")
+	w.runs("dev", revision)
+	w.runs("prod", revision)
+	return g, ctx, w, h
+}
+
+// A Pipeline is declared over environments that run the revision already, while a controller is at work in the second one, as Flux is
+// at each interval: nothing is promoted, unless it ends without being ready.
+func TestAnEnvironmentAtWork(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := twoThatRun(t, "1.0")
 	w.unready("prod", "1.0", true)
 	h.settle(ctx)
 	g.Expect(w.pipeline(ctx, "web").Status.Environments["prod"].Targets[0].Fresh()).To(BeTrue())
@@ -391,12 +398,7 @@ func TestAnEnvironmentAtWork(t *testing.T) {
 // once, because prod would run the other one else.
 func TestTheSourceGoesBackDuringAnUpgrade(t *testing.T) {
 	t.Parallel()
-	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
-	g.Expect(w.c.Create(ctx, w.newPipeline("web", notify(false), "dev", "prod"))).To(Succeed())
-	h := w.hub("hub", w.c, nil)
-	h.settle(ctx)
-	w.runs("dev", "1.0")
-	w.runs("prod", "1.0")
+	g, ctx, w, h := twoThatRun(t, "1.0")
 	h.settle(ctx)
 	w.runs("dev", "1.1")
 	h.settle(ctx)
