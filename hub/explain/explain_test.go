@@ -281,6 +281,12 @@ func TestExplanations(t *testing.T) {
 			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseSucceeded})
 			f.at("staging", "1.0.0", 3)
 		},
+		"promoted-and-at-work": func(f *Facts) {
+			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseSucceeded})
+			f.at("staging", "1.1.0", 3)
+			s := f.target("staging", 0)
+			s.Ready, s.Progressing, s.Reason, s.Message = false, true, "Progressing", "Running 'upgrade' action"
+		},
 		"suspended": func(f *Facts) {
 			f.at("dev", "1.1.0", 2)
 			f.Pipeline.Spec.Suspend = true

@@ -278,6 +278,10 @@ func (f *Facts) ended(i int, p *capstanv1.Promotion) (string, []string) {
 		return fmt.Sprintf("%s was superseded %s ago (%s: %s).",
 			f.called(p)+cause(p), f.ago(p.Status.FinishTime), p.Status.Reason, trim(p.Status.Message)) + f.unready(i), retry
 	case capstanv1.PhaseSucceeded:
+		if quorum.FleetOf(f.Pipeline, i).Shown(p.Spec.Revision) {
+			return fmt.Sprintf("%s was promoted %s ago, and %s shows it; nothing is promoted while controllers are at work%s.",
+				p.Spec.Revision, f.ago(p.Status.FinishTime), f.everyTarget(i), f.blocked(i, p.Spec.Revision)), nil
+		}
 		return fmt.Sprintf("%s was promoted %s ago; not every target runs it now, and Capstan will not promote it again on its own%s.",
 			p.Spec.Revision, f.ago(p.Status.FinishTime), f.blocked(i, p.Spec.Revision)), retry
 	case "", capstanv1.PhaseAwaitingGates, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout, capstanv1.PhaseVerifying:
