@@ -94,8 +94,8 @@ func chained(chain []Role) Role {
 // is CAPA's (isClusterPermittedToUsePrincipal): a missing field allows none, an empty
 // object allows all, a list allows its members and an empty list none.
 //
-// A selector allows none here: its evaluation needs the right to read all Namespaces, which
-// the hub does not have. So this rule never allows more than CAPA.
+// A selector allows none here: it depends on the labels of Namespaces, which their owners may
+// change, and which the annotator alone may not read. So this rule never allows more than CAPA.
 func allows(identity *unstructured.Unstructured, namespace string) bool {
 	allowed, found, err := unstructured.NestedMap(identity.Object, "spec", "allowedNamespaces")
 	if err != nil || !found || allowed == nil {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -562,4 +564,69 @@ func TestBothApply(t *testing.T) {
 		"--set", "dashboard.tlsSecret=tls", "--set", "dashboard.sessionKeySecret=key")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(apply(text)).To(ContainSubstring("role.rbac.authorization.k8s.io/capstan-cluster-secrets serverside-applied"))
+}
+
+// In dry run the hub may write what a dry run writes, and nothing else.
+func TestRightsOfADryRun(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	text, err := chart(t, "--set", "dryRun=true", "--set", "clusterNamespaces={fleet}", "--set", "pipelineNamespaces={apps}", "--set", "backendNamespaces={platform}")
+	g.Expect(err).NotTo(HaveOccurred())
+	all := objects(t, text)
+	may := map[string]bool{}
+	for _, o := range all {
+		if o.GetKind() != "RoleBinding" && o.GetKind() != "ClusterRoleBinding" {
+			continue
+		}
+		var binding rbacv1.RoleBinding
+		g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &binding)).To(Succeed())
+		if !slices.ContainsFunc(binding.Subjects, func(s rbacv1.Subject) bool { return s.Kind == rbacv1.ServiceAccountKind && s.Name == "capstan-hub" }) {
+			continue
+		}
+		named := binding.RoleRef.Kind + " " + binding.Namespace + "/" + binding.RoleRef.Name
+		g.Expect(all).To(HaveKey(named))
+		var role rbacv1.ClusterRole
+		g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(all[named].Object, &role)).To(Succeed())
+		for _, rule := range role.Rules {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					if !slices.Contains([]string{"get", "list", "watch"}, verb) {
+						may[verb+" "+resource] = true
+					}
+				}
+			}
+		}
+	}
+	g.Expect(slices.Sorted(maps.Keys(may))).To(Equal([]string{
+		"create clusterconnections", "create events", "create leases", "create subjectaccessreviews", "create tokenreviews",
+		"delete clusterconnections", "patch clusterconnections", "patch clusterconnections/status", "patch events", "patch pipelines/status", "update leases",
+	}))
+}
+
+var jobs = regexp.MustCompile(`job(=~?)\\"([^"]*)\\"`)
+
+// Prometheus gives a series the name of its Service as its job. The Grafana dashboard selects those of every hub.
+func TestTheGrafanaDashboardSelectsEveryHub(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	values := filepath.Join(t.TempDir(), "hubs.yaml")
+	g.Expect(os.WriteFile(values, []byte(twoHubs), 0o600)).To(Succeed())
+	for want, args := range map[int][]string{1: nil, 2: {"-f", values}} {
+		text, err := chart(t, append(args, "--set", "monitoring.grafanaDashboard=true")...)
+		g.Expect(err).NotTo(HaveOccurred())
+		selected := jobs.FindAllStringSubmatch(text, -1)
+		g.Expect(len(selected)).To(BeNumerically(">", 10))
+		services := 0
+		for _, o := range objects(t, text) {
+			if o.GetKind() != "Service" || !strings.HasSuffix(o.GetName(), "-metrics") {
+				continue
+			}
+			services++
+			for _, s := range selected {
+				g.Expect(s[1]).To(Equal("=~"))
+				g.Expect(regexp.MustCompile("^(?:"+s[2]+")$").MatchString(o.GetName())).To(BeTrue(), "%s selects %s", s[0], o.GetName())
+			}
+		}
+		g.Expect(services).To(Equal(want))
+	}
 }
