@@ -140,8 +140,6 @@ type Options struct {
 // Hub is a wired hub.
 type Hub struct {
 	manager manager.Manager
-	// sharing is nil for a hub that does not share the management cluster.
-	sharing *sharing
 	// pulls are closed when the hub ends; nil in dry run.
 	pulls *pullRequests
 	// Clusters and Index hold the present state of connections and observations.
@@ -202,7 +200,7 @@ func New(o Options) (*Hub, error) {
 	if err := addServers(mgr, fleet, waker, sharing, o); err != nil {
 		return nil, err
 	}
-	return &Hub{manager: mgr, sharing: sharing, pulls: pulls, Clusters: fleet.connections, Index: fleet.index}, nil
+	return &Hub{manager: mgr, pulls: pulls, Clusters: fleet.connections, Index: fleet.index}, nil
 }
 
 func addActing(mgr manager.Manager, s *stack, waker *pipeline.Waker, o Options) (*pullRequests, error) {
@@ -241,11 +239,7 @@ func addServers(mgr manager.Manager, s *stack, waker *pipeline.Waker, sharing *s
 // Start runs the hub until the context ends or the lease is lost. The latter is an error:
 // the process must end. A Hub is started once.
 func (h *Hub) Start(ctx context.Context) error {
-	lost := func() error { return nil }
-	if h.sharing != nil {
-		ctx, lost = h.sharing.until(ctx)
-	}
-	err := errors.Join(h.manager.Start(ctx), lost())
+	err := h.manager.Start(ctx)
 	if h.pulls != nil {
 		err = errors.Join(err, h.pulls.Close())
 	}

@@ -29,15 +29,14 @@ const (
 	// often, up to 2.2 times less: it takes over at once when the leader ends in order.
 	warmRetries = 50
 	// One request takes a fifteenth of the duration at most, 2 s of 30 s. A leader must end before
-	// another may take over. From the last renewal that the others see, it ends after the rest of that
-	// request, the time to the next one, the 20 s, and the two requests with which client-go releases a
-	// lease: 2 + 4 + 20 + 2 × 2 s = 30 s at most, with warm standbys 26.6 s. controller-runtime's own
-	// lock gives each request half of the deadline, which is too long for that. Of a lease of less than
-	// 15 s, where a request may take leastRequest, a leader may end up to 2 s late.
+	// another may take over. From the last renewal that the others see, the contexts of all that acts end after the rest of
+	// that request, the time to the next one, and the 20 s: 2 + 4 + 20 = 26 s at most, with warm standbys 22.6 s.
+	// controller-runtime's own lock gives each request half of the deadline, which is too long for that. Of a lease of less
+	// than 15 s, where a request may take leastRequest, a leader may end up to 2 s late.
 	requestShare = 15
 	leastRequest = time.Second
-	// A process that lost its lease tries to give it back for an eighth of the duration, 3.75 s of 30 s, before it ends: it ends
-	// before another one may lead, as a rule, although it starts nothing any more.
+	// A process whose manager has ended tries to give the lease back for an eighth of the duration, 3.75 s of 30 s, so
+	// that it ends within 30 s, too. What was under way may record meanwhile what it did.
 	giveBackShare = 8
 )
 
@@ -83,33 +82,92 @@ func newLock(o Options, name string) (*resourcelock.LeaseLock, error) {
 	}, nil
 }
 
+// leaderLock is the lock of leader election. Leader election uses it from one goroutine, and giveBack after that has ended.
+type leaderLock struct {
+	resourcelock.Interface
+
+	// lost receives why this process must not act any more. Otherwise client-go tries for two thirds of a lease to get it back.
+	lost chan error
+	// requested: the lease may be this process's. leads: it was when it was last written.
+	requested, leads bool
+}
+
+// end ends the process, which leads.
+func (l *leaderLock) end(why error) {
+	select {
+	case l.lost <- why:
+	default: // It ends already.
+	}
+}
+
+// Get implements resourcelock.Interface. If another process leads, this one was paused for longer than its lease, or a user
+// has changed or deleted the Lease.
+func (l *leaderLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := l.Interface.Get(ctx)
+	if err == nil && l.leads && record.HolderIdentity != "" && record.HolderIdentity != l.Identity() {
+		l.end(fmt.Errorf("leader election lost: %s has the lease %s", record.HolderIdentity, l.Describe()))
+	}
+	return record, raw, err
+}
+
+// Create implements resourcelock.Interface.
+func (l *leaderLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.write(ctx, record, l.Interface.Create)
+}
+
+// Update implements resourcelock.Interface.
+func (l *leaderLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.write(ctx, record, l.Interface.Update)
+}
+
+func (l *leaderLock) write(ctx context.Context, record resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
+	mine := record.HolderIdentity == l.Identity()
+	l.requested = l.requested || mine
+	err := write(ctx, record)
+	if err == nil {
+		l.requested, l.leads = mine, mine
+	}
+	return err
+}
+
 // leased is a manager that leads by a lease.
 type leased struct {
 	manager.Manager
 
-	lock  resourcelock.Interface
+	lock  *leaderLock
 	lease time.Duration
 	clock clock.Clock
 }
 
-// Start implements manager.Manager. If the lease was lost, it gives it back when the contexts of all that acts have ended; that it has returned is
-// not awaited, as if the process had ended. An API server that
-// answered nothing for a time carries out then what was sent to it meanwhile. It may renew the lease for a leader that has
-// given up, and the next one would wait for the whole lease.
+// Start implements manager.Manager. When the manager has ended, it gives the lease back: the contexts of all that acts have ended
+// then. If another process leads, Start returns at once and nothing is awaited: the process must end.
+//
+// client-go would give it back earlier, while all that acts still does, and without a look at who has it. It would also not repeat
+// that: an API server that answered nothing for a time carries out then what was sent to it meanwhile. It may renew
+// the lease for a leader that has given up, and the next one would wait for the whole lease.
 func (m *leased) Start(ctx context.Context) error {
-	err := m.Manager.Start(ctx)
-	if err != nil && ctx.Err() == nil {
-		m.giveBack(ctx)
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	ended := make(chan error, 1)
+	go func() { ended <- m.Manager.Start(ctx) }()
+	select {
+	case why := <-m.lock.lost:
+		return why
+	case err := <-ended:
+		if m.lock.requested {
+			m.giveBack(context.WithoutCancel(ctx))
+		}
+		return err
 	}
-	return err
 }
 
 // giveBack releases the lease if this process still holds it.
 func (m *leased) giveBack(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, m.lease/giveBackShare)
 	defer cancel()
-	for ctx.Err() == nil {
-		switch held, err := m.release(ctx); {
+	for {
+		held, err := m.release(ctx)
+		switch {
 		case err == nil && held:
 			m.GetLogger().Info("the lease was given back", "lease", m.lock.Describe())
 			return
@@ -118,6 +176,8 @@ func (m *leased) giveBack(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
+			m.GetLogger().Info("the lease was not given back: another process may lead when it has expired", "lease", m.lock.Describe(), "error", err.Error())
+			return
 		case <-m.clock.After(m.lease / warmRetries):
 		}
 	}

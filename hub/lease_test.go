@@ -12,45 +12,114 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-hub/capstan/hub"
 	"github.com/capstan-hub/capstan/playground/controlplane"
 )
 
-// A leader cannot reach the API server until it has given up. It gives its lease back when it can again: the next leader need not wait
-// until it ends, which a late renewal may have moved on.
-func TestALostLeaseIsGivenBack(t *testing.T) {
-	t.Parallel()
-	const lease, givenUp, released = 24 * time.Second, 18500 * time.Millisecond, 10 * time.Second
+// elected starts a hub and waits until it leads. It returns what the hub's Start returns.
+func elected(t *testing.T, config *rest.Config, ns string, lease time.Duration) (ended <-chan error, cancel context.CancelFunc) {
+	t.Helper()
 	g := NewWithT(t)
-	plane, ns := withAWS.Get(t), "given-back"
-	admin, err := client.New(plane.Config(), client.Options{Scheme: hub.Scheme()})
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})).To(Succeed())
-	proxy, err := controlplane.NewProxy(plane.Config().Host)
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { _ = proxy.Close() })
-	config := rest.CopyConfig(plane.Config())
-	config.Host = proxy.URL()
 	h, err := hub.New(hub.Options{
 		Config: config, Registerer: prometheus.NewRegistry(), Logger: logr.Discard(), CloneDir: t.TempDir(),
 		LeaderElect: true, WarmStandby: true, LeaderElectionNamespace: ns, LeaderElectionLease: lease, Namespaces: []string{ns},
 	})
 	g.Expect(err).NotTo(HaveOccurred())
-	ended := make(chan error, 1)
+	ends := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	go func() { ended <- h.Start(ctx) }()
+	go func() { ends <- h.Start(ctx) }()
 	g.Eventually(h.Elected(), lease).Should(BeClosed())
+	return ends, cancel
+}
+
+func leaseIn(t *testing.T, ns string) (client.Client, func(Gomega) *coordinationv1.Lease) {
+	t.Helper()
+	g := NewWithT(t)
+	admin, err := client.New(withAWS.Get(t).Config(), client.Options{Scheme: hub.Scheme()})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})).To(Succeed())
+	return admin, func(g Gomega) *coordinationv1.Lease {
+		var l coordinationv1.Lease
+		g.Expect(admin.Get(context.WithoutCancel(t.Context()), client.ObjectKey{Namespace: ns, Name: hub.LeaseName}, &l)).To(Succeed())
+		return &l
+	}
+}
+
+// A leader that finds that another process has the lease ends at once, and leaves the lease to it.
+func TestALeaseOfAnother(t *testing.T) {
+	t.Parallel()
+	const soon = 5 * time.Second // client-go tries for 20 s to get it back.
+	g := NewWithT(t)
+	admin, read := leaseIn(t, "of-another")
+	ended, _ := elected(t, withAWS.Get(t).Config(), "of-another", 30*time.Second)
+	g.Eventually(func(g Gomega) {
+		l := read(g)
+		l.Spec.HolderIdentity = ptr.To("another")
+		g.Expect(admin.Update(t.Context(), l)).To(Succeed())
+	}).Should(Succeed())
+	g.Eventually(ended, soon).Should(Receive(MatchError(ContainSubstring("leader election lost: another has the lease of-another/" + hub.LeaseName))))
+	g.Consistently(func(g Gomega) { g.Expect(read(g).Spec.HolderIdentity).To(HaveValue(Equal("another"))) }).Should(Succeed())
+}
+
+// A leader that ends in order gives its lease back.
+func TestAnOrderlyEndGivesTheLeaseBack(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	_, read := leaseIn(t, "orderly")
+	ended, cancel := elected(t, withAWS.Get(t).Config(), "orderly", 30*time.Second)
+	cancel()
+	g.Eventually(ended, 10*time.Second).Should(Receive(Succeed()))
+	g.Expect(read(g).Spec.HolderIdentity).To(HaveValue(BeEmpty()))
+}
+
+// A leader cannot reach the API server until it has given up. It gives its lease back when it can again: the next leader need not wait
+// until it ends, which a late renewal may have moved on.
+func TestALostLeaseIsGivenBack(t *testing.T) {
+	t.Parallel()
+	const lease, givenUp, released = 24 * time.Second, 17500 * time.Millisecond, 10 * time.Second
+	g := NewWithT(t)
+	plane, ns := withAWS.Get(t), "given-back"
+	_, read := leaseIn(t, ns)
+	proxy, err := controlplane.NewProxy(plane.Config().Host)
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = proxy.Close() })
+	config := rest.CopyConfig(plane.Config())
+	config.Host = proxy.URL()
+	ended, _ := elected(t, config, ns, lease)
 	proxy.Set(controlplane.Swallow)
-	// The deadline of a renewal is 16 s, and client-go's attempt to release the lease takes 1.6 s. The process tries again for 3 s.
+	// The deadline of a renewal is 16 s. The process tries to give the lease back for 3 s.
 	g.Consistently(ended, givenUp).ShouldNot(Receive())
 	proxy.Set(controlplane.Pass)
-	g.Eventually(func(g Gomega) {
-		var l coordinationv1.Lease
-		g.Expect(admin.Get(ctx, client.ObjectKey{Namespace: ns, Name: hub.LeaseName}, &l)).To(Succeed())
-		g.Expect(l.Spec.HolderIdentity).To(HaveValue(BeEmpty()))
-	}, released).Should(Succeed())
+	g.Eventually(func(g Gomega) { g.Expect(read(g).Spec.HolderIdentity).To(HaveValue(BeEmpty())) }, released).Should(Succeed())
 	g.Eventually(ended, lease).Should(Receive(MatchError(ContainSubstring("leader election lost"))))
+}
+
+// A hub that cannot read its objects ends when it is told to.
+func TestEndsBeforeItsCachesAreSynced(t *testing.T) {
+	t.Parallel()
+	const soon, patience = 5 * time.Second, 40 * time.Second
+	g := NewWithT(t)
+	proxy, err := controlplane.NewProxy(withAWS.Get(t).Config().Host)
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = proxy.Close() })
+	config := rest.CopyConfig(withAWS.Get(t).Config())
+	config.Host = proxy.URL()
+	h, err := hub.New(hub.Options{
+		Config: config, Registerer: prometheus.NewRegistry(), Logger: logr.Discard(), CloneDir: t.TempDir(), Namespaces: []string{"default"},
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+	proxy.Set(controlplane.Refuse)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- h.Start(ctx) }()
+	g.Consistently(ended, time.Second).ShouldNot(Receive())
+	cancel()
+	g.Eventually(ended, soon).Should(Receive(Succeed()))
+	proxy.Set(controlplane.Pass) // What a process would have left behind ends.
+	g.Eventually(h.Elected(), patience).Should(BeClosed())
 }

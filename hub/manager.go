@@ -49,19 +49,18 @@ func newManager(o Options, lease string, sharing *sharing) (manager.Manager, err
 	// Compression takes more time than the transfer in a cluster. Watches have none either.
 	cfg.DisableCompression = true
 	options := ctrl.Options{
-		Scheme:                        Scheme(),
-		MapperProvider:                newMapper,
-		Logger:                        o.Logger,
-		Metrics:                       metricsserver.Options{BindAddress: o.MetricsBindAddress},
-		HealthProbeBindAddress:        o.HealthAddress,
-		PprofBindAddress:              "0",
-		LeaderElection:                o.LeaderElect,
-		LeaderElectionID:              lease, // Of its metrics.
-		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 &o.LeaderElectionLease,
-		RenewDeadline:                 ptr.To(o.LeaderElectionLease * renewNumerator / renewDenominator),
-		RetryPeriod:                   ptr.To(o.retryPeriod()),
-		GracefulShutdownTimeout:       ptr.To(shutdownGrace),
+		Scheme:                  Scheme(),
+		MapperProvider:          newMapper,
+		Logger:                  o.Logger,
+		Metrics:                 metricsserver.Options{BindAddress: o.MetricsBindAddress},
+		HealthProbeBindAddress:  o.HealthAddress,
+		PprofBindAddress:        "0",
+		LeaderElection:          o.LeaderElect,
+		LeaderElectionID:        lease, // Of its metrics.
+		LeaseDuration:           &o.LeaderElectionLease,
+		RenewDeadline:           ptr.To(o.LeaderElectionLease * renewNumerator / renewDenominator),
+		RetryPeriod:             ptr.To(o.retryPeriod()),
+		GracefulShutdownTimeout: ptr.To(shutdownGrace),
 		Controller: config.Controller{
 			RecoverPanic: ptr.To(true),
 			// Names need to be unique in a process only for controller-runtime's own
@@ -75,12 +74,13 @@ func newManager(o Options, lease string, sharing *sharing) (manager.Manager, err
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case lock == nil:
-	case sharing != nil:
-		options.LeaderElectionResourceLockInterface = sharing.claiming(lock)
-	default:
-		options.LeaderElectionResourceLockInterface = lock
+	var leading *leaderLock
+	if lock != nil {
+		leading = &leaderLock{Interface: lock, lost: make(chan error, 1)}
+		if sharing != nil {
+			leading.Interface = sharing.claiming(lock, leading.end)
+		}
+		options.LeaderElectionResourceLockInterface = leading
 	}
 	if options.Cache, err = cacheOptions(cfg, o.Namespaces); err != nil {
 		return nil, err
@@ -101,19 +101,57 @@ func newManager(o Options, lease string, sharing *sharing) (manager.Manager, err
 	if err := mgr.AddReadyzCheck("caches", cachesSynced(mgr)); err != nil {
 		return nil, err
 	}
-	if lock == nil {
-		return boundedNotes{mgr}, nil
+	whole := mended{Manager: mgr, began: make(begun)}
+	if err := mgr.Add(whole.began); err != nil {
+		return nil, err
 	}
-	return &leased{Manager: boundedNotes{mgr}, lock: options.LeaderElectionResourceLockInterface, lease: o.LeaderElectionLease, clock: clock.RealClock{}}, nil
+	if lock == nil {
+		return whole, nil
+	}
+	return &leased{Manager: whole, lock: leading, lease: o.LeaderElectionLease, clock: clock.RealClock{}}, nil
 }
 
-// boundedNotes is a manager whose Events are never too long for an API server.
-type boundedNotes struct{ manager.Manager }
+// mended is a manager whose Events are never too long for an API server, and which also ends before its caches are synced.
+type mended struct {
+	manager.Manager
+
+	began begun
+}
 
 // GetEventRecorder implements manager.Manager.
-func (m boundedNotes) GetEventRecorder(name string) recorder.EventRecorder {
+func (m mended) GetEventRecorder(name string) recorder.EventRecorder {
 	return eventnote.Bounded(m.Manager.GetEventRecorder(name))
 }
+
+// Start implements manager.Manager. controller-runtime waits for its caches, with all of a CPU, also when the context has ended.
+// Nothing but servers has begun before they are synced, so nothing is awaited then: the process must end.
+func (m mended) Start(ctx context.Context) error {
+	ended := make(chan error, 1)
+	go func() { ended <- m.Manager.Start(ctx) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case <-m.began:
+		return <-ended
+	default:
+		return nil
+	}
+}
+
+// begun is closed when a manager starts what needs its caches.
+type begun chan struct{}
+
+// Start implements manager.Runnable.
+func (b begun) Start(context.Context) error {
+	close(b)
+	return nil
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (begun) NeedLeaderElection() bool { return false }
 
 // cacheOptions returns what the cache keeps of the management cluster's objects, in some
 // namespaces or in all.

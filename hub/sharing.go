@@ -56,8 +56,6 @@ type sharing struct {
 	conflict prometheus.Gauge
 	// recorder is set before the lock is used.
 	recorder recorder.EventRecorder
-	// lost receives the conflict that ends this process, which leads.
-	lost chan error
 
 	// mu guards lockedProblem.
 	mu            sync.Mutex
@@ -70,7 +68,7 @@ func newSharing(o Options) (*sharing, error) {
 		return nil, nil
 	}
 	s := &sharing{
-		options: o, log: o.Logger.WithName("namespaces"), lost: make(chan error, 1),
+		options: o, log: o.Logger.WithName("namespaces"),
 		conflict: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "capstan_hub_namespace_conflict",
 			Help: "Whether this replica would lead, but another hub serves one of its namespaces: 1 until the namespace is in --namespace of one hub only. Only a hub that shares the management cluster with others has it.",
@@ -82,38 +80,14 @@ func newSharing(o Options) (*sharing, error) {
 	return s, nil
 }
 
-// claiming returns the lock of leader election around that of the Lease.
-func (s *sharing) claiming(lock *resourcelock.LeaseLock) resourcelock.Interface {
+// claiming returns the lock of leader election around that of the Lease. It calls end if this process leads and must not lead any more.
+func (s *sharing) claiming(lock *resourcelock.LeaseLock, end func(error)) resourcelock.Interface {
 	s.lock = lock
 	return claim.New(lock, claim.Options{
 		Hub: s.options.hubName(), AllLease: LeaseName, Lease: s.options.LeaderElectionLease, Namespaces: s.options.Namespaces,
 		DashboardURL: s.options.Dashboard.URL, Report: s.report, Clock: s.options.Clock,
-		Lost: func(c *claim.Conflict) {
-			select {
-			case s.lost <- c:
-			default: // It ends already.
-			}
-		},
+		Lost: func(c *claim.Conflict) { end(fmt.Errorf("hub %s does not lead any more: %w", s.options.hubName(), c)) },
 	})
-}
-
-// until returns a context that also ends when this process must not lead any more, and the error that says so then.
-func (s *sharing) until(ctx context.Context) (context.Context, func() error) {
-	ctx, end := context.WithCancel(ctx)
-	reason := make(chan error, 1)
-	go func() {
-		defer end()
-		select {
-		case err := <-s.lost:
-			reason <- fmt.Errorf("hub %s does not lead any more: %w", s.options.hubName(), err)
-		case <-ctx.Done():
-			reason <- nil
-		}
-	}()
-	return ctx, func() error {
-		end()
-		return <-reason
-	}
 }
 
 // report says that another hub serves a namespace of this one, that this hub may not read whether one does, or that this is
@@ -130,12 +104,12 @@ func (s *sharing) report(why error) {
 		s.recorder.Eventf(lease, nil, corev1.EventTypeNormal, reasonNamespacesClaimed, "Elect", "hub %s: no other hub serves its namespaces any more", s.options.hubName())
 		return
 	}
-	reason := reasonNamespacesUnknown
+	reason, conflicts := reasonNamespacesUnknown, 0.0 // It is not known.
 	var conflict *claim.Conflict
 	if errors.As(why, &conflict) {
-		reason = reasonNamespaceConflict
-		s.conflict.Set(1)
+		reason, conflicts = reasonNamespaceConflict, 1
 	}
+	s.conflict.Set(conflicts)
 	s.log.Error(why, "This hub does not act", "hub", s.options.hubName())
 	s.recorder.Eventf(lease, nil, corev1.EventTypeWarning, reason, "Elect", "hub %s: %s", s.options.hubName(), why.Error())
 }

@@ -35,6 +35,8 @@ func TestSharingReports(t *testing.T) {
 	g.Expect(s.problem()).To(BeEmpty())
 	g.Expect(testutil.ToFloat64(s.conflict)).To(BeZero())
 
+	s.report(&claim.Conflict{Namespace: "team-a", Hub: "west", Lease: "capstan-system/capstan-hub-west"})
+	g.Expect(<-recorder.Events).To(ContainSubstring("Warning NamespaceConflict"))
 	s.report(&claim.Denied{In: "capstan-system", Err: errors.New("forbidden")})
 	g.Expect(<-recorder.Events).To(ContainSubstring("Warning NamespacesUnknown hub east: whether another hub serves its namespaces is not known"))
 	g.Expect(s.problem()).To(ContainSubstring("until it may list Leases in namespace capstan-system: forbidden"))

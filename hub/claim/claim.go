@@ -50,16 +50,21 @@ func (c *Conflict) Error() string {
 	return fmt.Sprintf("namespace %s is served by hub %s (Lease %s): this hub does not act until %s is in --namespace of one hub only", c.Namespace, c.Hub, c.Lease, c.Namespace)
 }
 
-// Denied says that this hub may not read which hub serves which namespace.
+// Denied says that this hub may not read which hub serves which namespace, or not write a claim.
 type Denied struct {
 	// In is the namespace of the Leases.
 	In string
+	// Namespace whose claim this hub may not write; empty if it may not read them.
+	Namespace string
 	// Err is the answer of the API server.
 	Err error
 }
 
 // Error implements error.
 func (d *Denied) Error() string {
+	if d.Namespace != "" {
+		return fmt.Sprintf("namespace %s cannot be claimed: this hub does not act until it may create, get and update Lease %s/%s: %s", d.Namespace, d.In, prefix+d.Namespace, d.Err)
+	}
 	return fmt.Sprintf("whether another hub serves its namespaces is not known: this hub does not act until it may list Leases in namespace %s: %s", d.In, d.Err)
 }
 
@@ -159,23 +164,13 @@ func (c *claims) check(ctx context.Context) (existingClaims, error) {
 }
 
 // take writes all claims of the hub, and deletes those of namespaces that it does not serve any more. It must be called
-// after the hub's Lease was written.
+// after the hub's Lease was written. It returns a *Denied if it may not write a claim.
 func (c *claims) take(ctx context.Context) error {
 	all, err := c.check(ctx)
 	if err != nil {
 		return err
 	}
-	writing, whole := errgroup.WithContext(ctx)
-	writing.SetLimit(writesAtOnce)
-	for _, namespace := range c.namespaces {
-		writing.Go(func() error {
-			if err := c.write(whole, namespace, all[namespace]); err != nil {
-				return fmt.Errorf("claiming namespace %s: %w", namespace, err)
-			}
-			return nil
-		})
-	}
-	if err := writing.Wait(); err != nil {
+	if err := c.writeAll(ctx, all); err != nil {
 		return err
 	}
 	var errs []error
@@ -192,7 +187,18 @@ func (c *claims) take(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (c *claims) write(ctx context.Context, namespace string, claim *coordinationv1.Lease) error {
+// writeAll writes all claims of the hub.
+func (c *claims) writeAll(ctx context.Context, all existingClaims, dryRun ...string) error {
+	writing, whole := errgroup.WithContext(ctx)
+	writing.SetLimit(writesAtOnce)
+	for _, namespace := range c.namespaces {
+		writing.Go(func() error { return c.write(whole, namespace, all[namespace], dryRun...) })
+	}
+	return writing.Wait()
+}
+
+// write writes a claim, or with metav1.DryRunAll only asks whether it may.
+func (c *claims) write(ctx context.Context, namespace string, claim *coordinationv1.Lease, dryRun ...string) error {
 	next := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: prefix + namespace}}
 	if claim != nil {
 		next = claim.DeepCopy()
@@ -212,11 +218,17 @@ func (c *claims) write(ctx context.Context, namespace string, claim *coordinatio
 	next.Spec.AcquireTime = &metav1.MicroTime{Time: c.clock.Now()}
 	var err error
 	if claim == nil {
-		_, err = c.leases.Create(ctx, next, metav1.CreateOptions{})
+		_, err = c.leases.Create(ctx, next, metav1.CreateOptions{DryRun: dryRun})
 	} else {
-		_, err = c.leases.Update(ctx, next, metav1.UpdateOptions{})
+		_, err = c.leases.Update(ctx, next, metav1.UpdateOptions{DryRun: dryRun})
 	}
-	return err
+	switch {
+	case apierrors.IsForbidden(err):
+		return &Denied{In: c.in, Namespace: namespace, Err: err}
+	case err != nil:
+		return fmt.Errorf("claiming namespace %s: %w", namespace, err)
+	}
+	return nil
 }
 
 // Hub is a hub, as its claims show it.

@@ -204,18 +204,9 @@ func (p *place) as(user string) kubernetes.Interface {
 // withRights makes the replicas that follow use the rights of the chart for hubs of these names and namespaces.
 func (p *place) withRights(names ...string) {
 	p.t.Helper()
-	leases := func(verbs []string, names ...string) rbacv1.PolicyRule {
-		return rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: verbs, ResourceNames: names}
-	}
+	p.grant(names...)
 	user := p.user()
-	_, err := p.client.RbacV1().Roles(p.namespace).Create(p.t.Context(), &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Name: "hub"},
-		Rules: []rbacv1.PolicyRule{
-			leases([]string{"create"}), leases([]string{"list"}), leases([]string{"get", "update"}, allLease), leases([]string{"get", "update", "delete"}, names...),
-		},
-	}, metav1.CreateOptions{})
-	p.g.Expect(err).NotTo(HaveOccurred())
-	_, err = p.client.RbacV1().RoleBindings(p.namespace).Create(p.t.Context(), &rbacv1.RoleBinding{
+	_, err := p.client.RbacV1().RoleBindings(p.namespace).Create(p.t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "hub"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "hub"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
@@ -226,6 +217,25 @@ func (p *place) withRights(names ...string) {
 		_, err := p.client.CoordinationV1().Leases(p.namespace).List(p.t.Context(), metav1.ListOptions{})
 		return err
 	}).Should(Succeed())
+}
+
+// grant writes the Role of withRights.
+func (p *place) grant(names ...string) {
+	p.t.Helper()
+	leases := func(verbs []string, names ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: verbs, ResourceNames: names}
+	}
+	role, roles := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Name: "hub"},
+		Rules: []rbacv1.PolicyRule{
+			leases([]string{"create"}), leases([]string{"list"}), leases([]string{"get", "update"}, allLease), leases([]string{"get", "update", "delete"}, names...),
+		},
+	}, p.client.RbacV1().Roles(p.namespace)
+	_, err := roles.Update(p.t.Context(), role, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = roles.Create(p.t.Context(), role, metav1.CreateOptions{})
+	}
+	p.g.Expect(err).NotTo(HaveOccurred())
 }
 
 // TestRemovedHub: after an upgrade without the second hub, the rights do not name its Lease any more. The first hub gets its
@@ -259,6 +269,59 @@ func TestNotPermitted(t *testing.T) {
 	p.g.Eventually(func() error { return acquire(t.Context(), east) }).Should(Succeed())
 	p.g.Expect(east.reports()).To(HaveLen(2))
 	p.g.Expect(east.reports()[1]).To(BeEmpty())
+}
+
+// TestClaimRefused: a hub that may not write a claim says so once, and which right it needs. It is not elected again and again
+// meanwhile: another hub gets a namespace that it had. When it may, it is elected.
+func TestClaimRefused(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	admin := p.client
+	former := p.replica("east", "e1", "a", "b")
+	p.g.Expect(acquire(t.Context(), former)).To(Succeed())
+	p.g.Expect(release(t.Context(), former)).To(Succeed())
+	west := p.replica("west", "w1", "a")
+	p.withRights("capstan-hub-east", "capstan-namespace-a")
+	east := p.replica("east", "e2", "a", "b")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			_ = acquire(ctx, east)
+			pause(lease / 10)
+		}
+	}()
+	p.g.Eventually(east.reports).Should(ConsistOf(HavePrefix(
+		"namespace b cannot be claimed: this hub does not act until it may create, get and update Lease " + p.namespace + "/capstan-namespace-b: ")))
+	within, done := context.WithTimeout(ctx, 4*lease)
+	defer done()
+	p.g.Expect(acquire(within, west)).To(Succeed())
+	cancel()
+	<-ended
+	p.g.Expect(release(t.Context(), west)).To(Succeed())
+
+	p.client = admin
+	p.grant("capstan-hub-east", "capstan-namespace-a", "capstan-namespace-b")
+	p.g.Eventually(func() error { return acquire(t.Context(), east) }).Should(Succeed())
+	p.g.Expect(east.reports()[len(east.reports())-1]).To(BeEmpty(), "it is over")
+}
+
+// TestLeaderMayNotClaim: a leader that may not write a claim that a user has emptied does not go on.
+func TestLeaderMayNotClaim(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	admin := p.client
+	p.withRights("capstan-hub-east", "capstan-namespace-a", "capstan-namespace-b")
+	east := p.replica("east", "e1", "a", "b")
+	p.g.Expect(acquire(t.Context(), east)).To(Succeed())
+	p.client = admin
+	p.grant("capstan-hub-east", "capstan-namespace-a")
+	_, err := admin.CoordinationV1().Leases(p.namespace).Patch(t.Context(), "capstan-namespace-b", types.MergePatchType, []byte(`{"spec":{"holderIdentity":null}}`), metav1.PatchOptions{})
+	p.g.Expect(err).NotTo(HaveOccurred())
+	p.g.Eventually(func() error { return acquire(t.Context(), east) }, 3*claim.CheckEvery, lease/10).Should(MatchError(ContainSubstring("namespace b cannot be claimed")))
+	p.g.Consistently(func() error { return acquire(t.Context(), east) }, lease/2, lease/10).ShouldNot(Succeed())
+	p.g.Expect(east.reports()).To(ConsistOf(ContainSubstring("namespace b cannot be claimed")))
 }
 
 // TestRemovedLabels: neither a hub nor its claim is overlooked because a user has removed the labels of their Leases.

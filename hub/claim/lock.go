@@ -58,6 +58,9 @@ type Lock struct {
 	checked time.Time
 	// reported is what was last reported; nil if it is over.
 	reported error
+	// refused: this hub was elected and might not write a claim. An election changes its Lease, so another hub that waits for a
+	// claim of it would wait for as long as it is elected again and again.
+	refused bool
 }
 
 // New returns a Lock around the lock of the hub's Lease.
@@ -118,8 +121,10 @@ func (l *Lock) write(ctx context.Context, record resourcelock.LeaderElectionReco
 		return err
 	}
 	if err := l.take(ctx); err != nil {
+		var denied *Denied
+		l.refused = errors.As(err, &denied)
 		l.note(err)
-		return errors.Join(err, l.LeaseLock.Update(ctx, Released(record, l.options.Clock.Now())))
+		return errors.Join(err, l.LeaseLock.Update(context.WithoutCancel(ctx), Released(record, l.options.Clock.Now())))
 	}
 	l.held = true
 	return nil
@@ -169,19 +174,25 @@ func (l *Lock) due() bool {
 	return l.checked.IsZero() || l.options.Clock.Since(l.checked) >= min(CheckEvery, l.options.Lease/shareOfLease)
 }
 
+// check returns the claims that exist, and what keeps this replica from leading. After a claim was refused, that ends when all
+// may be written.
 func (l *Lock) check(ctx context.Context) (existingClaims, error) {
 	all, err := l.claims.check(ctx)
 	var conflict *Conflict
 	if err == nil || errors.As(err, &conflict) {
 		l.checked = l.options.Clock.Now()
 	}
+	if err == nil && l.refused {
+		err = l.claims.writeAll(ctx, all, metav1.DryRunAll)
+		l.refused = err != nil
+	}
 	return all, err
 }
 
 // renew checks the claims of the leader before a renewal of its Lease, if it is time for that. It writes claims that are
-// missing: a user has deleted them. A check that fails without a conflict says nothing for a while: whether the API server
+// missing: a user has deleted or emptied them. A check that fails without a conflict says nothing for a while: whether the API server
 // answers is for the renewal to show. But a process that was paused may have lost its claims, and a Lease that a user has
-// deleted has kept no other hub away.
+// deleted has kept no other hub away. A hub that may not write a missing claim does not lead any more.
 func (l *Lock) renew(ctx context.Context, deleted bool) error {
 	if !l.due() && !deleted && l.reported == nil {
 		return nil
@@ -200,12 +211,17 @@ func (l *Lock) renew(ctx context.Context, deleted bool) error {
 		l.note(err)
 		return err
 	}
-	l.note(nil)
 	for _, namespace := range l.claims.namespaces {
 		if claim := all[namespace]; claim == nil || holder(claim) != l.claims.hub {
-			_ = l.claims.write(ctx, namespace, claim) // The next check tries again.
+			err := l.claims.write(ctx, namespace, claim)
+			var denied *Denied
+			if errors.As(err, &denied) {
+				l.note(err)
+				return err
+			} // The next check tries again after another error.
 		}
 	}
+	l.note(nil)
 	return nil
 }
 

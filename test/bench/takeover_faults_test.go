@@ -14,8 +14,11 @@ import (
 	"github.com/capstan-hub/capstan/playground/controlplane"
 )
 
+// seesAnotherLeader is how soon a process that thinks that it leads sees that another one does: at its next renewal.
+const seesAnotherLeader = 2 * time.Second
+
 // TestReplicasUnderFaults: whatever happens to the network, to a replica or to the API server, one hub at a time
-// leads, and no revision is promoted twice.
+// leads, but for the moment until a process that was paused has read the lease, and no revision is promoted twice.
 func TestReplicasUnderFaults(t *testing.T) {
 	lease := max(leaseOf(), 15*time.Second) // The third of it after the deadline of a renewal is longer than a process needs to end.
 	r := newReplicas(t, count(10, 200), count(1, 5), lease)
@@ -48,6 +51,25 @@ func TestReplicasUnderFaults(t *testing.T) {
 		r.g.Expect(led).To(BeTemporally(">", ended))
 		r.g.Expect(p.stale).To(BeEmpty())
 		report("the leader is cut off from the API server: a change is shown after, at most", p.worst.Seconds(), lease.Seconds()+5, "s")
+		r.promotedOnce()
+	})
+
+	t.Run("the leader is paused, and continues when another one leads", func(t *testing.T) {
+		r := r.in(t)
+		leader, standby := r.replica().leads().ready(), r.replica().ready()
+		r.connected()
+		p := r.during(func() {
+			leader.signal(syscall.SIGSTOP)
+			standby.leads()
+			leader.signal(syscall.SIGCONT)
+			began := time.Now()
+			<-leader.process.Ended()
+			report("a leader that was paused for longer than its lease ends after it continues", time.Since(began).Seconds(), seesAnotherLeader.Seconds(), "s")
+		})
+		leader.process = nil
+		r.g.Expect(standby.isLeader()).To(BeTrue())
+		r.g.Expect(p.stale).To(BeEmpty())
+		report("the leader is paused: a change is shown after, at most", p.worst.Seconds(), lease.Seconds()+5, "s")
 		r.promotedOnce()
 	})
 

@@ -1,0 +1,135 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// runs is a manager that does nothing but what it is given.
+type runs struct {
+	manager.Manager
+
+	start func(context.Context) error
+}
+
+func (r runs) Start(ctx context.Context) error { return r.start(ctx) }
+func (r runs) GetLogger() logr.Logger          { return logr.Discard() }
+
+// recordLock is a lock whose record is in memory.
+type recordLock struct {
+	resourcelock.Interface
+
+	record        resourcelock.LeaderElectionRecord
+	reads, writes int
+	// err is the answer to every request; what it wrote is stored all the same, as by an API server whose answer is lost.
+	err error
+}
+
+func (l *recordLock) Identity() string { return "this" }
+func (l *recordLock) Describe() string { return "capstan-system/capstan-hub" }
+
+func (l *recordLock) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	l.reads++
+	record := l.record
+	return &record, nil, l.err
+}
+
+func (l *recordLock) Update(_ context.Context, record resourcelock.LeaderElectionRecord) error {
+	l.writes++
+	l.record = record
+	return l.err
+}
+
+// Whether a process gives a lease back when its manager has ended.
+func TestWhatIsGivenBack(t *testing.T) {
+	t.Parallel()
+	const lease = 2 * time.Second
+	mine, others := resourcelock.LeaderElectionRecord{HolderIdentity: "this", LeaderTransitions: 7}, resourcelock.LeaderElectionRecord{HolderIdentity: "another"}
+	for name, c := range map[string]struct {
+		// start is what leader election does.
+		start         func(context.Context, *leaderLock, *recordLock) error
+		holder, ended string
+		reads, writes int
+	}{
+		"a standby requests nothing": {func(context.Context, *leaderLock, *recordLock) error { return nil }, "another", "", 0, 0},
+		"a leader ends in order":     {func(ctx context.Context, l *leaderLock, _ *recordLock) error { return l.Update(ctx, mine) }, "", "", 1, 2},
+		"a leader that could not renew ends": {func(ctx context.Context, l *leaderLock, _ *recordLock) error {
+			return errors.Join(l.Update(ctx, mine), errors.New("leader election lost"))
+		}, "", "leader election lost", 1, 2},
+		"its election was not answered": {func(ctx context.Context, l *leaderLock, stored *recordLock) error {
+			stored.err = context.Canceled
+			_ = l.Update(ctx, mine)
+			stored.err = nil
+			return nil
+		}, "", "", 1, 2},
+		"it was given back before": {func(ctx context.Context, l *leaderLock, _ *recordLock) error {
+			return errors.Join(l.Update(ctx, mine), l.Update(ctx, resourcelock.LeaderElectionRecord{}))
+		}, "", "", 0, 2},
+		"another process leads, and this one has not read it": {func(ctx context.Context, l *leaderLock, stored *recordLock) error {
+			err := l.Update(ctx, mine)
+			stored.record = others
+			return err
+		}, "another", "", 1, 1},
+		"another process leads, and this one goes on": {func(ctx context.Context, l *leaderLock, stored *recordLock) error {
+			if err := l.Update(ctx, mine); err != nil {
+				return err
+			}
+			stored.record = others
+			_, _, _ = l.Get(ctx)
+			<-ctx.Done()
+			return nil
+		}, "another", "leader election lost: another has the lease capstan-system/capstan-hub", 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := NewWithT(t)
+			stored := &recordLock{record: others}
+			lock := &leaderLock{Interface: stored, lost: make(chan error, 1)}
+			m := leased{Manager: runs{start: func(ctx context.Context) error { return c.start(ctx, lock, stored) }}, lock: lock, lease: lease, clock: clock.RealClock{}}
+			ctx, cancel := context.WithTimeout(t.Context(), lease)
+			defer cancel()
+			err := m.Start(ctx)
+			if c.ended == "" {
+				g.Expect(err).NotTo(HaveOccurred())
+			} else {
+				g.Expect(err).To(MatchError(c.ended))
+			}
+			g.Expect([]any{stored.record.HolderIdentity, stored.reads, stored.writes}).To(Equal([]any{c.holder, c.reads, c.writes}))
+		})
+	}
+}
+
+// A leader, with its attempts to give the lease back, ends before another one may lead.
+func TestALeaderEndsWithinItsLease(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	for _, lease := range []time.Duration{15 * time.Second, DefaultLease, 2 * time.Minute} {
+		for _, warm := range []bool{true, false} {
+			o := Options{LeaderElectionLease: lease, WarmStandby: warm}
+			request, deadline := max(lease/requestShare, leastRequest), lease*renewNumerator/renewDenominator
+			g.Expect(request+o.retryPeriod()+deadline+lease/giveBackShare).To(BeNumerically("<", lease), "%s, warm: %t", lease, warm)
+		}
+	}
+}
+
+// A process that cannot give its lease back tries again, and ends.
+func TestGivingBackEnds(t *testing.T) {
+	t.Parallel()
+	const lease = 4 * time.Second
+	g := NewWithT(t)
+	stored := &recordLock{}
+	lock := &leaderLock{Interface: stored, lost: make(chan error, 1), requested: true}
+	m := leased{Manager: runs{start: func(context.Context) error { stored.err = errors.New("no answer"); return nil }}, lock: lock, lease: lease, clock: clock.RealClock{}}
+	began := time.Now()
+	g.Expect(m.Start(t.Context())).To(Succeed())
+	g.Expect(time.Since(began)).To(And(BeNumerically(">=", lease/giveBackShare), BeNumerically("<", lease/(giveBackShare/2))))
+	g.Expect(stored.reads).To(BeNumerically(">", 3), "it tries again")
+}
