@@ -240,7 +240,7 @@ func addServers(mgr manager.Manager, s *stack, waker *pipeline.Waker, sharing *s
 // the process must end. A Hub is started once.
 func (h *Hub) Start(ctx context.Context) error {
 	err := h.manager.Start(ctx)
-	if h.pulls != nil {
+	if h.pulls != nil && ctx.Err() != nil { // Else clones may be in use. The next process removes them.
 		err = errors.Join(err, h.pulls.Close())
 	}
 	return err

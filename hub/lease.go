@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
@@ -28,16 +30,16 @@ const (
 	// With warm standbys it does every fiftieth of it, 0.6 s of 30 s. A standby reads the lease as
 	// often, up to 2.2 times less: it takes over at once when the leader ends in order.
 	warmRetries = 50
-	// One request takes a fifteenth of the duration at most, 2 s of 30 s. A leader must end before
-	// another may take over. From the last renewal that the others see, the contexts of all that acts end after the rest of
-	// that request, the time to the next one, and the 20 s: 2 + 4 + 20 = 26 s at most, with warm standbys 22.6 s.
-	// controller-runtime's own lock gives each request half of the deadline, which is too long for that. Of a lease of less
-	// than 15 s, where a request may take leastRequest, a leader may end up to 2 s late.
+	// One request takes a fifteenth of the duration at most, 2 s of 30 s. controller-runtime's own lock gives each request half of
+	// the deadline. From the beginning of the last renewal that succeeded, client-go gives up after that request, the time
+	// to the next one, and the 20 s: 2 + 4 + 20 = 26 s at most, with warm standbys 22.6 s.
 	requestShare = 15
 	leastRequest = time.Second
-	// A process whose manager has ended tries to give the lease back for an eighth of the duration, 3.75 s of 30 s, so
-	// that it ends within 30 s, too. What was under way may record meanwhile what it did.
-	giveBackShare = 8
+	// When a fifteenth of the duration is left, 28 s after the beginning of the last renewal of 30 s, a process ends that has not given
+	// the lease back. That is also so where client-go does not notice it: when the process was paused, or its orderly end takes longer.
+	spareShare = 15
+	// A process that ends in order tries to give the lease back for this time: it has 30 s in all.
+	orderlyGiveBack = 4 * time.Second
 )
 
 // retryPeriod is how often the lease is renewed by its holder, and read by the others.
@@ -82,14 +84,21 @@ func newLock(o Options, name string) (*resourcelock.LeaseLock, error) {
 	}, nil
 }
 
-// leaderLock is the lock of leader election. Leader election uses it from one goroutine, and giveBack after that has ended.
+// leaderLock is the lock of leader election. It knows until when this process may act.
 type leaderLock struct {
 	resourcelock.Interface
 
+	lease time.Duration
+	clock clock.WithTicker
 	// lost receives why this process must not act any more. Otherwise client-go tries for two thirds of a lease to get it back.
 	lost chan error
-	// requested: the lease may be this process's. leads: it was when it was last written.
-	requested, leads bool
+
+	// mu guards lockedLeads and lockedSince.
+	mu sync.Mutex
+	// lockedLeads: this process had the lease when it was last written.
+	lockedLeads bool
+	// lockedSince is when the last request began by which this process has the lease, or may have; zero if it has not.
+	lockedSince time.Time
 }
 
 // end ends the process, which leads.
@@ -100,11 +109,18 @@ func (l *leaderLock) end(why error) {
 	}
 }
 
+// held returns whether this process leads, and how long it may act; 0 if it has not requested the lease, or not for so long.
+func (l *leaderLock) held() (leads bool, left time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lockedLeads, max(0, l.lease-l.lease/spareShare-l.clock.Since(l.lockedSince))
+}
+
 // Get implements resourcelock.Interface. If another process leads, this one was paused for longer than its lease, or a user
 // has changed or deleted the Lease.
 func (l *leaderLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
-	if err == nil && l.leads && record.HolderIdentity != "" && record.HolderIdentity != l.Identity() {
+	if leads, _ := l.held(); leads && err == nil && record.HolderIdentity != "" && record.HolderIdentity != l.Identity() {
 		l.end(fmt.Errorf("leader election lost: %s has the lease %s", record.HolderIdentity, l.Describe()))
 	}
 	return record, raw, err
@@ -121,11 +137,21 @@ func (l *leaderLock) Update(ctx context.Context, record resourcelock.LeaderElect
 }
 
 func (l *leaderLock) write(ctx context.Context, record resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
-	mine := record.HolderIdentity == l.Identity()
-	l.requested = l.requested || mine
+	mine, began := record.HolderIdentity == l.Identity(), l.clock.Now()
+	l.mu.Lock()
+	if mine && !l.lockedLeads {
+		l.lockedSince = began // The answer may be lost.
+	}
+	l.mu.Unlock()
 	err := write(ctx, record)
-	if err == nil {
-		l.requested, l.leads = mine, mine
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case err != nil:
+	case mine:
+		l.lockedLeads, l.lockedSince = true, began
+	default:
+		l.lockedLeads, l.lockedSince = false, time.Time{}
 	}
 	return err
 }
@@ -134,51 +160,69 @@ func (l *leaderLock) write(ctx context.Context, record resourcelock.LeaderElecti
 type leased struct {
 	manager.Manager
 
-	lock  *leaderLock
-	lease time.Duration
-	clock clock.Clock
+	lock *leaderLock
+	// cut ends the contexts of all that the manager runs.
+	cut func()
 }
 
-// Start implements manager.Manager. When the manager has ended, it gives the lease back: the contexts of all that acts have ended
-// then. If another process leads, Start returns at once and nothing is awaited: the process must end.
+// Start implements manager.Manager. When the manager has ended, it gives the lease back. If another process leads, or may lead soon,
+// Start returns at once and nothing is awaited: the process must end.
 //
-// client-go would give it back earlier, while all that acts still does, and without a look at who has it. It would also not repeat
-// that: an API server that answered nothing for a time carries out then what was sent to it meanwhile. It may renew
-// the lease for a leader that has given up, and the next one would wait for the whole lease.
+// client-go does not end a leader that was paused for longer than its lease, but tries to get it back; nor one whose orderly end
+// takes longer. When it gives a lease back, it judges whose that is by what it read before. And it does not repeat that: an API server
+// that answered nothing for a time carries out then what was sent to it meanwhile. It may renew the lease for a leader that has
+// given up, and the next one would wait for the whole lease.
 func (m *leased) Start(ctx context.Context) error {
+	defer m.cut()
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	ended := make(chan error, 1)
 	go func() { ended <- m.Manager.Start(ctx) }()
-	select {
-	case why := <-m.lock.lost:
-		return why
-	case err := <-ended:
-		if m.lock.requested {
-			m.giveBack(context.WithoutCancel(ctx))
+	check := m.lock.clock.NewTicker(m.lock.lease / warmRetries)
+	defer check.Stop()
+	for {
+		select {
+		case why := <-m.lock.lost:
+			return why
+		case err := <-ended:
+			m.cut()
+			m.giveBack(ctx)
+			return err
+		case <-check.C():
+			if leads, left := m.lock.held(); leads && left == 0 {
+				return fmt.Errorf("leader election lost: the lease %s was not renewed in time", m.lock.Describe())
+			}
 		}
-		return err
 	}
 }
 
-// giveBack releases the lease if this process still holds it.
+// giveBack releases the lease if this process still holds it. ctx has ended if the process ends in order.
 func (m *leased) giveBack(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, m.lease/giveBackShare)
+	_, left := m.lock.held()
+	if left == 0 {
+		return
+	}
+	if ctx.Err() != nil {
+		left = min(left, orderlyGiveBack)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), left)
 	defer cancel()
 	for {
 		held, err := m.release(ctx)
 		switch {
-		case err == nil && held:
-			m.GetLogger().Info("the lease was given back", "lease", m.lock.Describe())
+		case apierrors.IsNotFound(err), err == nil && !held:
 			return
 		case err == nil:
+			m.GetLogger().Info("the lease was given back", "lease", m.lock.Describe())
 			return
+		case apierrors.IsForbidden(err):
+			cancel()
 		}
 		select {
 		case <-ctx.Done():
 			m.GetLogger().Info("the lease was not given back: another process may lead when it has expired", "lease", m.lock.Describe(), "error", err.Error())
 			return
-		case <-m.clock.After(m.lease / warmRetries):
+		case <-m.lock.clock.After(m.lock.lease / warmRetries):
 		}
 	}
 }
@@ -189,5 +233,5 @@ func (m *leased) release(ctx context.Context) (held bool, err error) {
 	if err != nil || record.HolderIdentity != m.lock.Identity() {
 		return false, err
 	}
-	return true, m.lock.Update(ctx, claim.Released(*record, m.clock.Now()))
+	return true, m.lock.Update(ctx, claim.Released(*record, m.lock.clock.Now()))
 }

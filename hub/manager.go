@@ -74,9 +74,11 @@ func newManager(o Options, lease string, sharing *sharing) (manager.Manager, err
 	if err != nil {
 		return nil, err
 	}
+	acting, cut := context.WithCancel(context.Background()) //nolint:forbidigo // leased ends it, also where the context of Start does not end.
 	var leading *leaderLock
 	if lock != nil {
-		leading = &leaderLock{Interface: lock, lost: make(chan error, 1)}
+		options.BaseContext = func() context.Context { return acting }
+		leading = &leaderLock{Interface: lock, lease: o.LeaderElectionLease, clock: clock.RealClock{}, lost: make(chan error, 1)}
 		if sharing != nil {
 			leading.Interface = sharing.claiming(lock, leading.end)
 		}
@@ -108,7 +110,7 @@ func newManager(o Options, lease string, sharing *sharing) (manager.Manager, err
 	if lock == nil {
 		return whole, nil
 	}
-	return &leased{Manager: whole, lock: leading, lease: o.LeaderElectionLease, clock: clock.RealClock{}}, nil
+	return &leased{Manager: whole, lock: leading, cut: cut}, nil
 }
 
 // mended is a manager whose Events are never too long for an API server, and which also ends before its caches are synced.

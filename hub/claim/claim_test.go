@@ -261,7 +261,7 @@ func TestNotPermitted(t *testing.T) {
 	p.client = p.as(p.user())
 	east := p.replica("east", "e1", "a")
 	for range 3 {
-		p.g.Expect(acquire(t.Context(), east)).NotTo(Succeed())
+		p.refused(east)
 	}
 	p.g.Expect(east.reports()).To(ConsistOf(ContainSubstring("until it may list Leases in namespace " + p.namespace + ": leases.coordination.k8s.io is forbidden")))
 	p.client = admin

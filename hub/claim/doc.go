@@ -24,8 +24,8 @@
 // other one's fail, or comes after it and finds a claim of a hub that is alive.
 //
 // A hub without a name may serve all namespaces. It has no claims, no object and no right more than without this
-// package. A named hub gives way to it: it reads its Lease, in the same list, before its own election and every CheckEvery
-// while it leads. A leader that finds a conflict ends at once (Options.Lost).
+// package. A named hub gives way to it: it reads its Lease, in the same list, before its own election and, while it leads, at the first renewal
+// after CheckEvery. A leader that finds a conflict ends at once (Options.Lost).
 //
 // No other Lease than the hub's own is read by its name: the rights of the chart name the hubs of the present list only, and a
 // claim may be of one that was removed.

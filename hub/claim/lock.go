@@ -22,7 +22,7 @@ const (
 	// trusted is the part of a lease, as a divisor, for which a leader goes on whose checks fail without a conflict.
 	trusted = 2
 	// pollEvery and saidFor: while another hub serves a namespace, the election asks again at this interval, and
-	// client-go logs a failed attempt once in this time.
+	// client-go logs a failed attempt once in this time. While a right is missing, it asks again every CheckEvery.
 	pollEvery, saidFor = time.Second, 30 * time.Second
 	// releasedSeconds is the duration of a Lease that was given back; zero is not valid.
 	releasedSeconds = 1
@@ -150,16 +150,23 @@ func (l *Lock) take(ctx context.Context) error {
 	return nil
 }
 
-// await waits until no other hub serves a namespace of this one, and at most for saidFor.
+// await waits until nothing keeps this replica from leading that a user must change, and at most for saidFor.
 func (l *Lock) await(ctx context.Context) error {
 	for began := l.options.Clock.Now(); ; {
 		_, err := l.check(ctx)
 		l.note(err)
 		var conflict *Conflict
-		if !errors.As(err, &conflict) || l.options.Clock.Since(began) >= saidFor {
+		var denied *Denied
+		every := pollEvery
+		if errors.As(err, &denied) {
+			every = CheckEvery
+		} else if !errors.As(err, &conflict) {
 			return err
 		}
-		timer := l.options.Clock.NewTimer(min(pollEvery, l.options.Lease/shareOfLease))
+		if l.options.Clock.Since(began) >= saidFor {
+			return err
+		}
+		timer := l.options.Clock.NewTimer(min(every, l.options.Lease/shareOfLease))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
