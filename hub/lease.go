@@ -84,7 +84,7 @@ func newLock(o Options, name string) (*resourcelock.LeaseLock, error) {
 	}, nil
 }
 
-// leaderLock is the lock of leader election. It knows until when this process may act.
+// leaderLock is the lock of a lease. It knows until when this process may act.
 type leaderLock struct {
 	resourcelock.Interface
 
@@ -163,6 +163,18 @@ type leased struct {
 	lock *leaderLock
 	// cut ends the contexts of all that the manager runs.
 	cut func()
+}
+
+// newLeased returns a leased without its manager, and sets what that needs in its options.
+func newLeased(lock *resourcelock.LeaseLock, lease time.Duration, sharing *sharing, options *manager.Options) *leased {
+	acting, cut := context.WithCancel(context.Background()) //nolint:forbidigo // It ends with Start, and not with the context of Start.
+	m := &leased{cut: cut, lock: &leaderLock{Interface: lock, lease: lease, clock: clock.RealClock{}, lost: make(chan error, 1)}}
+	options.BaseContext = func() context.Context { return acting }
+	options.LeaderElectionResourceLockInterface = m.lock
+	if sharing != nil {
+		options.LeaderElectionResourceLockInterface = sharing.claiming(lock, m.lock)
+	}
+	return m
 }
 
 // Start implements manager.Manager. When the manager has ended, it gives the lease back. If another process leads, or may lead soon,

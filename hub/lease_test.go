@@ -2,6 +2,7 @@ package hub_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,23 +17,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-hub/capstan/hub"
+	"github.com/capstan-hub/capstan/hub/claim"
 	"github.com/capstan-hub/capstan/playground/controlplane"
 )
 
 // elected starts a hub and waits until it leads. It returns what the hub's Start returns.
-func elected(t *testing.T, config *rest.Config, ns string, lease time.Duration) (ended <-chan error, cancel context.CancelFunc) {
+func elected(t *testing.T, config *rest.Config, ns string, lease time.Duration, names ...string) (ended <-chan error, cancel context.CancelFunc) {
 	t.Helper()
 	g := NewWithT(t)
 	h, err := hub.New(hub.Options{
 		Config: config, Registerer: prometheus.NewRegistry(), Logger: logr.Discard(), CloneDir: t.TempDir(),
 		LeaderElect: true, WarmStandby: true, LeaderElectionNamespace: ns, LeaderElectionLease: lease, Namespaces: []string{ns},
+		Eventing: hub.Eventing{Name: strings.Join(names, "")},
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	ends := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	go func() { ends <- h.Start(ctx) }()
-	g.Eventually(h.Elected(), lease).Should(BeClosed())
+	g.Eventually(h.Elected(), max(20*time.Second, 2*lease)).Should(BeClosed())
 	return ends, cancel
 }
 
@@ -63,6 +66,25 @@ func TestALeaseOfAnother(t *testing.T) {
 	}).Should(Succeed())
 	g.Eventually(ended, soon).Should(Receive(MatchError(ContainSubstring("leader election lost: another has the lease of-another/" + hub.LeaseName))))
 	g.Consistently(func(g Gomega) { g.Expect(read(g).Spec.HolderIdentity).To(HaveValue(Equal("another"))) }).Should(Succeed())
+}
+
+// A hub that waited until another hub did not serve its namespace any more, for longer than a lease, leads as long as any other.
+func TestALeaderThatWaitedForANamespace(t *testing.T) {
+	t.Parallel()
+	const lease = 6 * time.Second
+	g := NewWithT(t)
+	admin, _ := leaseIn(t, "waited")
+	for name, holder := range map[string]string{"capstan-hub-west": "west-1", "capstan-namespace-waited": "west"} {
+		now := metav1.NewMicroTime(time.Now())
+		g.Expect(admin.Create(t.Context(), &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "waited", Name: name, Labels: map[string]string{claim.HubLabel: "west"}},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: ptr.To(int32(lease / time.Second)), RenewTime: &now, AcquireTime: &now},
+		})).To(Succeed())
+	}
+	began := time.Now()
+	ended, _ := elected(t, withAWS.Get(t).Config(), "waited", lease, "east")
+	g.Expect(time.Since(began)).To(BeNumerically(">", lease-time.Second))
+	g.Consistently(ended, lease/2).ShouldNot(Receive())
 }
 
 // A leader that ends in order gives its lease back.

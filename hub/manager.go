@@ -74,15 +74,9 @@ func newManager(o Options, lease string, sharing *sharing) (manager.Manager, err
 	if err != nil {
 		return nil, err
 	}
-	acting, cut := context.WithCancel(context.Background()) //nolint:forbidigo // leased ends it, also where the context of Start does not end.
-	var leading *leaderLock
+	var led *leased
 	if lock != nil {
-		options.BaseContext = func() context.Context { return acting }
-		leading = &leaderLock{Interface: lock, lease: o.LeaderElectionLease, clock: clock.RealClock{}, lost: make(chan error, 1)}
-		if sharing != nil {
-			leading.Interface = sharing.claiming(lock, leading.end)
-		}
-		options.LeaderElectionResourceLockInterface = leading
+		led = newLeased(lock, o.LeaderElectionLease, sharing, &options)
 	}
 	if options.Cache, err = cacheOptions(cfg, o.Namespaces); err != nil {
 		return nil, err
@@ -110,7 +104,8 @@ func newManager(o Options, lease string, sharing *sharing) (manager.Manager, err
 	if lock == nil {
 		return whole, nil
 	}
-	return &leased{Manager: whole, lock: leading, cut: cut}, nil
+	led.Manager = whole
+	return led, nil
 }
 
 // mended is a manager whose Events are never too long for an API server, and which also ends before its caches are synced.

@@ -80,13 +80,15 @@ func newSharing(o Options) (*sharing, error) {
 	return s, nil
 }
 
-// claiming returns the lock of leader election around that of the Lease. It calls end if this process leads and must not lead any more.
-func (s *sharing) claiming(lock *resourcelock.LeaseLock, end func(error)) resourcelock.Interface {
+// claiming returns the lock of leader election around leading, which is around the lock of the Lease.
+func (s *sharing) claiming(lock *resourcelock.LeaseLock, leading *leaderLock) resourcelock.Interface {
 	s.lock = lock
-	return claim.New(lock, claim.Options{
+	return claim.New(lock, leading, claim.Options{
 		Hub: s.options.hubName(), AllLease: LeaseName, Lease: s.options.LeaderElectionLease, Namespaces: s.options.Namespaces,
 		DashboardURL: s.options.Dashboard.URL, Report: s.report, Clock: s.options.Clock,
-		Lost: func(c *claim.Conflict) { end(fmt.Errorf("hub %s does not lead any more: %w", s.options.hubName(), c)) },
+		Lost: func(c *claim.Conflict) {
+			leading.end(fmt.Errorf("hub %s does not lead any more: %w", s.options.hubName(), c))
+		},
 	})
 }
 

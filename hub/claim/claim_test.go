@@ -81,7 +81,8 @@ type replica struct {
 
 func (p *place) replica(hub, identity string, namespaces ...string) *replica {
 	r := &replica{}
-	r.Interface = claim.New(p.leaseLock(leaseOf(hub), identity), claim.Options{
+	own := p.leaseLock(leaseOf(hub), identity)
+	r.Interface = claim.New(own, own, claim.Options{
 		Hub: hub, AllLease: allLease, Lease: lease, Namespaces: namespaces, DashboardURL: "https://" + hub + ".example.com",
 		Report: func(why error) {
 			r.mu.Lock()

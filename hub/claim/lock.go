@@ -49,7 +49,8 @@ type Options struct {
 
 // Lock is the lock of leader election of a hub that has claims. It implements resourcelock.Interface.
 type Lock struct {
-	*resourcelock.LeaseLock
+	// Interface is the lock of the hub's Lease.
+	resourcelock.Interface
 
 	options Options
 	claims  claims
@@ -63,14 +64,14 @@ type Lock struct {
 	refused bool
 }
 
-// New returns a Lock around the lock of the hub's Lease.
-func New(lock *resourcelock.LeaseLock, o Options) *Lock {
-	lock.Labels = map[string]string{HubLabel: o.Hub}
+// New returns a Lock around the lock of the hub's Lease, which is lease, or around that.
+func New(lease *resourcelock.LeaseLock, lock resourcelock.Interface, o Options) *Lock {
+	lease.Labels = map[string]string{HubLabel: o.Hub}
 	return &Lock{
-		LeaseLock: lock, options: o,
+		Interface: lock, options: o,
 		claims: claims{
-			leases: lock.Client.Leases(lock.LeaseMeta.Namespace), hub: o.Hub, namespaces: o.Namespaces, dashboard: o.DashboardURL,
-			allLease: o.AllLease, in: lock.LeaseMeta.Namespace, lease: o.Lease, clock: o.Clock, seen: map[string]sighting{},
+			leases: lease.Client.Leases(lease.LeaseMeta.Namespace), hub: o.Hub, namespaces: o.Namespaces, dashboard: o.DashboardURL,
+			allLease: o.AllLease, in: lease.LeaseMeta.Namespace, lease: o.Lease, clock: o.Clock, seen: map[string]sighting{},
 		},
 	}
 }
@@ -82,7 +83,7 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 		_, err := l.check(ctx)
 		l.note(err)
 	}
-	return l.LeaseLock.Get(ctx)
+	return l.Interface.Get(ctx)
 }
 
 // Create implements resourcelock.Interface.
@@ -97,9 +98,9 @@ func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 
 // write writes the Lease, and the claims when this replica is elected by that.
 func (l *Lock) write(ctx context.Context, record resourcelock.LeaderElectionRecord, create bool) error {
-	write := l.LeaseLock.Update
+	write := l.Interface.Update
 	if create {
-		write = l.LeaseLock.Create
+		write = l.Interface.Create
 	}
 	switch {
 	case record.HolderIdentity != l.Identity(): // It is given back.
@@ -124,7 +125,7 @@ func (l *Lock) write(ctx context.Context, record resourcelock.LeaderElectionReco
 		var denied *Denied
 		l.refused = errors.As(err, &denied)
 		l.note(err)
-		return errors.Join(err, l.LeaseLock.Update(context.WithoutCancel(ctx), Released(record, l.options.Clock.Now())))
+		return errors.Join(err, l.Interface.Update(context.WithoutCancel(ctx), Released(record, l.options.Clock.Now())))
 	}
 	l.held = true
 	return nil

@@ -30,38 +30,68 @@ func largest(t *testing.T) int {
 	return int(min(10000, (files.Cur-others)/2))
 }
 
-// TestLargestFleet: a hub over ten thousand clusters with five applications each, all of them in Pipelines of twenty
-// targets, needs what docs/scaling.md predicts, within a fifth, with the limit of memory that it names.
-func TestLargestFleet(t *testing.T) {
-	const applicationsEach = 5
-	s := newScene(t, simulated.Options{Clusters: count(60, largest(t)), Applications: applicationsEach})
-	names := s.releases(0, applicationsEach, s.clusters, targetsEach)
-	before, err := loadNow(t.Context())
-	s.g.Expect(err).NotTo(HaveOccurred())
-	h := startHubWith(t, "3600MiB", kubeconfigFile, s.namespace, "--namespace="+s.namespace, "--warm-standby=false")
-	done := s.shown(names, every)
-	cpu := h.cpu()
-	after, err := loadNow(t.Context())
-	s.g.Expect(err).NotTo(HaveOccurred())
-	c := h.cost()
+// firstStart is what a first start of a hub needed over clusters with applicationsOfScale applications each, all of them in Pipelines of
+// twenty targets.
+type firstStart struct {
+	clusters, statuses float64
+	seconds            float64
+	// CPU seconds of the hub and of the API server.
+	cpu, serverCPU float64
+	cost           cost
+}
 
-	clusters, statuses := float64(len(s.clusters)), float64(len(names))
-	report(fmt.Sprintf("%.0f clusters × %d applications, %.0f Pipelines of %d targets: cold start", clusters, applicationsEach, statuses, targetsEach),
-		done.Sub(h.began).Seconds(), math.Inf(1), "s")
+const applicationsOfScale = 5
+
+// predictedCPU returns what docs/scaling.md predicts, in CPU seconds of its machine.
+func (f firstStart) predictedCPU() (hub, server float64) {
+	return cpuCluster*f.clusters + cpuStatus*f.statuses, serverCPUCluster*f.clusters + serverCPUStatus*f.statuses
+}
+
+// startOf measures a first start with the limit of memory that docs/scaling.md names for the largest fleet.
+func startOf(t *testing.T, clusters int) (f firstStart) {
+	t.Run(fmt.Sprintf("%d clusters", clusters), func(t *testing.T) {
+		s := newScene(t, simulated.Options{Clusters: clusters, Applications: applicationsOfScale})
+		names := s.releases(0, applicationsOfScale, s.clusters, targetsEach)
+		before, err := loadNow(t.Context())
+		s.g.Expect(err).NotTo(HaveOccurred())
+		h := startHubWith(t, "3600MiB", kubeconfigFile, s.namespace, "--namespace="+s.namespace, "--warm-standby=false")
+		done := s.shown(names, every)
+		f = firstStart{clusters: float64(len(s.clusters)), statuses: float64(len(names)), seconds: done.Sub(h.began).Seconds(), cpu: h.cpu()}
+		after, err := loadNow(t.Context())
+		s.g.Expect(err).NotTo(HaveOccurred())
+		f.serverCPU, f.cost = after.CPU-before.CPU, h.cost()
+		after.since(before)
+	})
+	return f
+}
+
+// TestLargestFleet: a hub over ten thousand clusters with five applications each needs what docs/scaling.md predicts, within a fifth.
+// CPU seconds are not the same on every machine: the start over two thousand, in the same run, says how fast this one is.
+func TestLargestFleet(t *testing.T) {
+	small, all := startOf(t, count(20, 2000)), startOf(t, count(60, largest(t)))
+	if t.Failed() {
+		return
+	}
+	report(fmt.Sprintf("%.0f clusters × %d applications, %.0f Pipelines of %d targets: cold start", all.clusters, applicationsOfScale, all.statuses, targetsEach),
+		all.seconds, math.Inf(1), "s")
+	slow, slowServer := small.predictedCPU()
+	slow, slowServer = small.cpu/slow, small.serverCPU/slowServer
+	report("CPU seconds of this machine for one of docs/scaling.md, of the hub", slow, math.Inf(1), "")
+	report("the same, of the API server", slowServer, math.Inf(1), "")
+	cpu, serverCPU := all.predictedCPU()
 	for _, of := range []struct {
 		what                string
 		measured, predicted float64
 		unit                string
 	}{
-		{"CPU of the hub", cpu, cpuCluster*clusters + cpuStatus*statuses, "s"},
-		{"CPU of the API server", after.CPU - before.CPU, serverCPUCluster*clusters + serverCPUStatus*statuses, "s"},
-		{"resident", float64(c.Resident) / mib, (residentItself + clusters*(residentCluster+applicationsEach*residentApplication)) / mib, "MiB"},
-		{"goroutines", float64(c.Goroutines), goroutinesCluster * clusters, ""},
+		{"CPU of the hub", all.cpu, slow * cpu, "s"},
+		{"CPU of the API server", all.serverCPU, slowServer * serverCPU, "s"},
+		{"resident", float64(all.cost.Resident) / mib, (residentItself + all.clusters*(residentCluster+applicationsOfScale*residentApplication)) / mib, "MiB"},
+		{"goroutines", float64(all.cost.Goroutines), goroutinesCluster * all.clusters, ""},
 	} {
-		report(fmt.Sprintf("the same, %s; docs/scaling.md predicts %s %s", of.what, figure(of.predicted), of.unit), of.measured, math.Inf(1), of.unit)
-		if *full {
-			s.g.Expect(of.measured).To(BeNumerically("~", of.predicted, of.predicted/5), of.what)
+		report(fmt.Sprintf("the same, %s; predicted are %s %s", of.what, figure(of.predicted), of.unit), of.measured, math.Inf(1), of.unit)
+		if *full && math.Abs(of.measured-of.predicted) > of.predicted/5 {
+			t.Errorf("%s: %s %s, and not within a fifth of %s", of.what, figure(of.measured), of.unit, figure(of.predicted))
 		}
 	}
-	after.since(before)
 }
