@@ -139,7 +139,10 @@ func (l *leaderLock) Update(ctx context.Context, record resourcelock.LeaderElect
 func (l *leaderLock) write(ctx context.Context, record resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	mine, began := record.HolderIdentity == l.Identity(), l.clock.Now()
 	l.mu.Lock()
-	if mine && !l.lockedLeads {
+	switch {
+	case !mine:
+		l.lockedLeads = false // Whatever the answer is.
+	case !l.lockedLeads:
 		l.lockedSince = began // The answer may be lost.
 	}
 	l.mu.Unlock()
@@ -151,7 +154,7 @@ func (l *leaderLock) write(ctx context.Context, record resourcelock.LeaderElecti
 	case mine:
 		l.lockedLeads, l.lockedSince = true, began
 	default:
-		l.lockedLeads, l.lockedSince = false, time.Time{}
+		l.lockedSince = time.Time{}
 	}
 	return err
 }

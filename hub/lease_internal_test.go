@@ -8,9 +8,14 @@ import (
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/capstan-hub/capstan/hub/claim"
 )
 
 // runs is a manager that does nothing but what it is given.
@@ -73,6 +78,17 @@ func TestWhatIsGivenBack(t *testing.T) {
 		"it was given back before": {func(ctx context.Context, l *leaderLock, _ *recordLock) error {
 			return errors.Join(l.Update(ctx, mine), l.Update(ctx, resourcelock.LeaderElectionRecord{}))
 		}, "", "", 0, 2},
+		"it was elected, gave that up and got no answer, and another process leads": {func(ctx context.Context, l *leaderLock, stored *recordLock) error {
+			if err := l.Update(ctx, mine); err != nil {
+				return err
+			}
+			stored.err = errors.New("no answer")
+			_ = l.Update(ctx, resourcelock.LeaderElectionRecord{})
+			stored.err, stored.record = nil, others
+			_, _, err := l.Get(ctx) // It stands by.
+			<-ctx.Done()
+			return err
+		}, "another", "", 1, 2},
 		"another process leads, and this one has not read it": {func(ctx context.Context, l *leaderLock, stored *recordLock) error {
 			err := l.Update(ctx, mine)
 			stored.record = others
@@ -111,6 +127,24 @@ func newLeaderLock(of resourcelock.Interface, lease time.Duration) *leaderLock {
 	return &leaderLock{Interface: of, lease: lease, clock: clock.RealClock{}, lost: make(chan error, 1)}
 }
 
+// A hub by name may wait for a namespace for longer than a lease before it writes its own: what takes the time of a write is behind that.
+func TestTheTimeOfALeaseIsThatOfItsWrite(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	leases, err := coordinationclient.NewForConfig(&rest.Config{})
+	g.Expect(err).NotTo(HaveOccurred())
+	s, err := newSharing(Options{LeaderElect: true, Namespaces: []string{"team-a"}, Eventing: Eventing{Name: "east"}, Registerer: prometheus.NewRegistry()})
+	g.Expect(err).NotTo(HaveOccurred())
+	var options manager.Options
+	m := newLeased(&resourcelock.LeaseLock{Client: leases}, DefaultLease, s, &options)
+	lock, is := options.LeaderElectionResourceLockInterface.(*claim.Lock)
+	g.Expect(is).To(BeTrue())
+	g.Expect(lock.Interface).To(BeIdenticalTo(m.lock))
+	g.Expect(options.BaseContext().Err()).NotTo(HaveOccurred())
+	m.cut()
+	g.Expect(options.BaseContext().Err()).To(HaveOccurred(), "it ends all that the manager runs")
+}
+
 // client-go gives up before the process ends by itself, so that it can give the lease back. That is possible after the longest pause
 // of the API server that test/bench measures, if there are warm standbys.
 func TestALeaderHasTimeToGiveBack(t *testing.T) {
@@ -129,7 +163,7 @@ func TestALeaderHasTimeToGiveBack(t *testing.T) {
 // A leader that cannot renew its lease ends before another one may lead, whatever else is under way: everything that acts ends.
 func TestALeaderEndsWithinItsLease(t *testing.T) {
 	t.Parallel()
-	const lease = 3 * time.Second
+	const lease = 15 * time.Second
 	for name, orderly := range map[string]bool{"it was paused": false, "its orderly end takes long": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -163,7 +197,7 @@ func TestGivingBackEnds(t *testing.T) {
 		lease, longest time.Duration
 	}{
 		"in order":  {true, time.Minute, orderlyGiveBack + 2*time.Second},
-		"it failed": {false, 3 * time.Second, 3 * time.Second},
+		"it failed": {false, 15 * time.Second, 15 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -183,7 +217,7 @@ func TestGivingBackEnds(t *testing.T) {
 			began := time.Now()
 			g.Expect(m.Start(ctx)).To(Succeed())
 			g.Expect(time.Since(began)).To(And(BeNumerically(">", c.longest/2), BeNumerically("<", c.longest)))
-			g.Expect(stored.reads).To(BeNumerically(">", 3), "it tries again")
+			g.Expect(stored.reads).To(BeNumerically(">", 2), "it tries again")
 		})
 	}
 }
