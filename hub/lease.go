@@ -101,6 +101,10 @@ type leaderLock struct {
 	lockedSince time.Time
 }
 
+func newLeaderLock(of resourcelock.Interface, lease time.Duration) *leaderLock {
+	return &leaderLock{Interface: of, lease: lease, clock: clock.RealClock{}, lost: make(chan error, 1)}
+}
+
 // end ends the process, which leads.
 func (l *leaderLock) end(why error) {
 	select {
@@ -171,7 +175,7 @@ type leased struct {
 // newLeased returns a leased without its manager, and sets what that needs in its options.
 func newLeased(lock *resourcelock.LeaseLock, lease time.Duration, sharing *sharing, options *manager.Options) *leased {
 	acting, cut := context.WithCancel(context.Background()) //nolint:forbidigo // It ends with Start, and not with the context of Start.
-	m := &leased{cut: cut, lock: &leaderLock{Interface: lock, lease: lease, clock: clock.RealClock{}, lost: make(chan error, 1)}}
+	m := &leased{cut: cut, lock: newLeaderLock(lock, lease)}
 	options.BaseContext = func() context.Context { return acting }
 	options.LeaderElectionResourceLockInterface = m.lock
 	if sharing != nil {

@@ -12,7 +12,6 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/capstan-hub/capstan/hub/claim"
@@ -121,10 +120,6 @@ func TestWhatIsGivenBack(t *testing.T) {
 			g.Expect([]any{stored.record.HolderIdentity, stored.reads, stored.writes}).To(Equal([]any{c.holder, c.reads, c.writes}))
 		})
 	}
-}
-
-func newLeaderLock(of resourcelock.Interface, lease time.Duration) *leaderLock {
-	return &leaderLock{Interface: of, lease: lease, clock: clock.RealClock{}, lost: make(chan error, 1)}
 }
 
 // A hub by name may wait for a namespace for longer than a lease before it writes its own: what takes the time of a write is behind that.

@@ -120,7 +120,7 @@ func TestALostLeaseIsGivenBack(t *testing.T) {
 	g.Eventually(ended, lease).Should(Receive(MatchError(ContainSubstring("leader election lost"))))
 }
 
-// A hub that cannot read its objects ends when it is told to.
+// A hub whose caches are not synced ends with its context.
 func TestEndsBeforeItsCachesAreSynced(t *testing.T) {
 	t.Parallel()
 	const soon, patience = 5 * time.Second, 40 * time.Second

@@ -97,32 +97,33 @@ func newManager(o Options, lease string, sharing *sharing) (manager.Manager, err
 	if err := mgr.AddReadyzCheck("caches", cachesSynced(mgr)); err != nil {
 		return nil, err
 	}
-	whole := mended{Manager: mgr, began: make(begun)}
-	if err := mgr.Add(whole.began); err != nil {
+	bounded := boundedManager{Manager: mgr, began: make(begun)}
+	if err := mgr.Add(bounded.began); err != nil {
 		return nil, err
 	}
 	if lock == nil {
-		return whole, nil
+		return bounded, nil
 	}
-	led.Manager = whole
+	led.Manager = bounded
 	return led, nil
 }
 
-// mended is a manager whose Events are never too long for an API server, and which also ends before its caches are synced.
-type mended struct {
+// boundedManager is a manager that limits the length of its Events, as API servers require, and that ends with its context also
+// before its caches are synced.
+type boundedManager struct {
 	manager.Manager
 
 	began begun
 }
 
 // GetEventRecorder implements manager.Manager.
-func (m mended) GetEventRecorder(name string) recorder.EventRecorder {
+func (m boundedManager) GetEventRecorder(name string) recorder.EventRecorder {
 	return eventnote.Bounded(m.Manager.GetEventRecorder(name))
 }
 
 // Start implements manager.Manager. controller-runtime waits for its caches, with all of a CPU, also when the context has ended.
 // Nothing but servers has begun before they are synced, so nothing is awaited then: the process must end.
-func (m mended) Start(ctx context.Context) error {
+func (m boundedManager) Start(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- m.Manager.Start(ctx) }()
 	select {

@@ -14,8 +14,8 @@ import (
 	"github.com/capstan-hub/capstan/playground/controlplane"
 )
 
-// seesAnotherLeader is how soon a process that thinks that it leads sees that another one does: at its next renewal.
-const seesAnotherLeader = 2 * time.Second
+// formerLeaderEnds is how soon a leader ends after a pause that was longer than its lease.
+const formerLeaderEnds = 2 * time.Second
 
 // TestReplicasUnderFaults: whatever happens to the network, to a replica or to the API server, one hub at a time
 // leads, but for the moment until a process that was paused has read the lease, and no revision is promoted twice.
@@ -64,7 +64,7 @@ func TestReplicasUnderFaults(t *testing.T) {
 			leader.signal(syscall.SIGCONT)
 			began := time.Now()
 			<-leader.process.Ended()
-			report("a leader that was paused for longer than its lease ends after it continues", time.Since(began).Seconds(), seesAnotherLeader.Seconds(), "s")
+			report("a leader that was paused for longer than its lease ends after it continues", time.Since(began).Seconds(), formerLeaderEnds.Seconds(), "s")
 		})
 		leader.process = nil
 		r.g.Expect(standby.isLeader()).To(BeTrue())
