@@ -76,8 +76,8 @@ type objects struct {
 		known map[Ref]clusterObject
 		// kinds have the state of each scope.
 		kinds map[string]kindState
-		// unresolved are the references that were resolved before their kind was read.
-		unresolved map[Ref]struct{}
+		// unresolved are the references that wait for a scope: they were resolved before it was read.
+		unresolved map[string]map[Ref]struct{}
 	}
 }
 
@@ -86,7 +86,7 @@ func newObjects(s scoping) *objects {
 	o := &objects{scoping: s}
 	o.lockedState.known = map[Ref]clusterObject{}
 	o.lockedState.kinds = map[string]kindState{}
-	o.lockedState.unresolved = map[Ref]struct{}{}
+	o.lockedState.unresolved = map[string]map[Ref]struct{}{}
 	return o
 }
 
@@ -144,8 +144,8 @@ func (o *objects) retain(scope string, exists func(Ref) bool) []Ref {
 }
 
 // setKind sets the progress of reading a scope. When the scope is now read or absent, it
-// returns the references that could not be resolved before. changed is false when the
-// state was the same before.
+// returns the references that waited for it. changed is false when the state was the same
+// before.
 func (o *objects) setKind(scope string, state kindState) (unresolved []Ref, changed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -154,10 +154,19 @@ func (o *objects) setKind(scope string, state kindState) (unresolved []Ref, chan
 	}
 	o.lockedState.kinds[scope] = state
 	if state.synced || state.absent {
-		unresolved = slices.Collect(maps.Keys(o.lockedState.unresolved))
-		clear(o.lockedState.unresolved)
+		unresolved = slices.Collect(maps.Keys(o.lockedState.unresolved[scope]))
+		delete(o.lockedState.unresolved, scope)
 	}
 	return unresolved, true
+}
+
+// notReadLocked makes ref wait for a scope, and returns the error that says so.
+func (o *objects) notReadLocked(scope string, ref Ref) error {
+	if o.lockedState.unresolved[scope] == nil {
+		o.lockedState.unresolved[scope] = map[Ref]struct{}{}
+	}
+	o.lockedState.unresolved[scope][ref] = struct{}{}
+	return failure(ErrNotSynced, "%s", o.describeLocked(scope))
 }
 
 // setProblem sets the problem with reading a scope. The progress stays the same. It returns
@@ -285,8 +294,7 @@ func (o *objects) resolveOneLocked(ref, origin Ref) (clusterObject, error) {
 	object, found := o.findLocked(ref)
 	switch found {
 	case presenceUnknown:
-		o.lockedState.unresolved[origin] = struct{}{}
-		return object, failure(ErrNotSynced, "%s", o.describeLocked(o.scopeOf(ref.Kind, ref.Namespace)))
+		return object, o.notReadLocked(o.scopeOf(ref.Kind, ref.Namespace), origin)
 	case presenceAbsent:
 		if !o.reads(ref.Kind, ref.Namespace) {
 			return object, failure(ErrNotFound, "%s", notRead(ref.String(), ref.Kind, ref.Namespace))
@@ -313,8 +321,7 @@ func (o *objects) selected(kind, namespace string, selector labels.Selector) ([]
 	}
 	for _, scope := range o.scopes(kind, namespace) {
 		if state := o.lockedState.kinds[scope]; !state.synced && !state.absent {
-			o.lockedState.unresolved[SelectionRef(kind, namespace)] = struct{}{}
-			return nil, failure(ErrNotSynced, "%s", o.describeLocked(scope))
+			return nil, o.notReadLocked(scope, SelectionRef(kind, namespace))
 		}
 	}
 	var all []Ref

@@ -203,7 +203,9 @@ func TestSelected(t *testing.T) {
 	}
 	_, err := o.selected("Cluster", "a", prod)
 	g.Expect(err).To(MatchError(ErrNotSynced))
-	unresolved, _ := o.setKind("Cluster", kindState{synced: true})
+	unresolved, _ := o.setKind("GitopsCluster", kindState{absent: true})
+	g.Expect(unresolved).To(BeEmpty(), "it waits for another kind")
+	unresolved, _ = o.setKind("Cluster", kindState{synced: true})
 	g.Expect(unresolved).To(ConsistOf(SelectionRef("Cluster", "a")))
 	put := func(kind, namespace, name string, change ...func(*clusterObject)) []Ref {
 		object := clusterObject{Labels: map[string]string{"tier": "prod"}}
