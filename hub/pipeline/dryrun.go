@@ -80,7 +80,7 @@ func (r *Reconciler) reconcileDry(ctx context.Context, stored *pipelinesv1.Pipel
 	before.Status = last.status
 	p, seen, found := r.observe(before)
 	left := r.stand(p, seen)
-	if wait := r.holds.wait(key, early(seen), r.Clock.Now()); wait > 0 {
+	if wait := r.hold(key, early(seen)); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	status, next := r.status(p, seen, cached, found)

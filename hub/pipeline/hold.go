@@ -12,11 +12,17 @@ import (
 // at once. At a start with thousands of Pipelines, those with all their targets are written first:
 // the others stand in line for their first write, holdShare times what a write takes at the time
 // apart, so that few of eight writers write them. After longestHold none stands in line.
+//
+// A start of a large fleet takes longer. While the process observes applications for the first time,
+// one in leastHold at least, only Pipelines with all their targets are written, so that each is
+// written once. The others wait for longestStart at most, and are asked every nextHold: their status
+// stays what it is, and nothing is promoted for them.
 const (
-	leastHold   = 2 * time.Second
-	nextHold    = 4 * time.Second
-	longestHold = 20 * time.Second
-	holdShare   = 2
+	leastHold    = 2 * time.Second
+	nextHold     = 4 * time.Second
+	longestHold  = 20 * time.Second
+	longestStart = 2 * time.Minute
+	holdShare    = 2
 	// slowestWrite is the longest time that counts for it.
 	slowestWrite = 250 * time.Millisecond
 )
@@ -32,6 +38,9 @@ type holds struct {
 		free, end time.Time
 		// took is how long a write takes.
 		took time.Duration
+		// observed is how many applications were observed, and rose when it was last seen to rise.
+		observed int
+		rose     time.Time
 	}
 }
 
@@ -42,11 +51,15 @@ type hold struct {
 }
 
 // wait returns how long to delay the status of a Pipeline with waiting targets that are not
-// observed yet; 0 for no delay.
-func (h *holds) wait(key types.NamespacedName, waiting int, now time.Time) time.Duration {
+// observed yet; 0 for no delay. observed is how many applications of all Pipelines were observed.
+func (h *holds) wait(key types.NamespacedName, waiting, observed int, now time.Time) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := &h.lockedState
+	if observed > s.observed {
+		s.rose = now
+	}
+	s.observed = observed
 	if waiting == 0 {
 		delete(s.of, key)
 		return 0
@@ -60,6 +73,8 @@ func (h *holds) wait(key types.NamespacedName, waiting int, now time.Time) time.
 	case !is:
 		held = hold{since: now, until: now.Add(leastHold)}
 	case now.Before(held.until):
+	case now.Sub(s.rose) < leastHold && now.Sub(held.since) < longestStart:
+		held.until = now.Add(min(nextHold, longestStart-now.Sub(held.since)))
 	case !held.written && now.Before(s.free) && now.Sub(held.since) < longestHold:
 		after := min(max(s.free.Sub(now), s.end.Sub(now)), nextHold, longestHold-now.Sub(held.since))
 		held.until = now.Add(after)

@@ -224,7 +224,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	p, seen, found := r.observe(p)
 	left := r.stand(p, seen)
-	if wait := r.holds.wait(key, early(seen), r.Clock.Now()); wait > 0 && !r.soaks.counts(key) {
+	if wait := r.hold(key, early(seen)); wait > 0 && !r.soaks.counts(key) {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	stands := r.standing(p, seen) // Before the status is made: what it shows until then may stand.
@@ -245,6 +245,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		result.RequeueAfter = nextHold // See waits.
 	}
 	return result, nil
+}
+
+// hold returns how long to delay the status of a Pipeline with waiting targets that are not observed yet.
+func (r *Reconciler) hold(key types.NamespacedName, waiting int) time.Duration {
+	return r.holds.wait(key, waiting, r.Index.Stats().Observations, r.Clock.Now())
 }
 
 // waits reports whether a reconcile of a Pipeline would do nothing for a new observation: on a standby, and
@@ -321,7 +326,7 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.observed.Delete(key)
 	r.wake(r.Index.RemovePipeline(key))
 	r.Watchers.SetDemand(owner(key), nil)
-	r.holds.wait(key, 0, r.Clock.Now())
+	r.hold(key, 0)
 	r.soaks.forget(key)
 	r.fleets.forget(key)
 	r.dry.Delete(key)
