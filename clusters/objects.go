@@ -36,10 +36,19 @@ type clusterObject struct {
 // alias returns the Cluster that a GitopsCluster with capiClusterRef references, and the zero Ref for each other object.
 // The Cluster need not exist. A GitopsCluster with both references is invalid and references none.
 func (o clusterObject) alias(ref Ref) Ref {
-	if ref.Kind != pipelinesv1.ClusterKindGitopsCluster || o.CAPIRef == "" || o.SecretRef != "" {
+	if o.SecretRef != "" {
 		return Ref{}
 	}
-	return Ref{Kind: pipelinesv1.ClusterKindCluster, Namespace: ref.Namespace, Name: o.CAPIRef}
+	to, _ := o.pointsTo(ref)
+	return to
+}
+
+// pointsTo returns the Cluster that capiClusterRef of a GitopsCluster names, also if the object is invalid.
+func (o clusterObject) pointsTo(ref Ref) (to Ref, is bool) {
+	if ref.Kind != pipelinesv1.ClusterKindGitopsCluster || o.CAPIRef == "" {
+		return Ref{}, false
+	}
+	return Ref{Kind: pipelinesv1.ClusterKindCluster, Namespace: ref.Namespace, Name: o.CAPIRef}, true
 }
 
 func (o clusterObject) equal(p clusterObject) bool {
@@ -74,6 +83,8 @@ type objects struct {
 	mu          sync.Mutex
 	lockedState struct {
 		known map[Ref]clusterObject
+		// pointing: Cluster → GitopsClusters with a reference to it. Each put and drop asks for those.
+		pointing map[Ref]map[Ref]struct{}
 		// kinds have the state of each scope.
 		kinds map[string]kindState
 		// unresolved are the references that wait for a scope: they were resolved before it was read.
@@ -85,6 +96,7 @@ type objects struct {
 func newObjects(s scoping) *objects {
 	o := &objects{scoping: s}
 	o.lockedState.known = map[Ref]clusterObject{}
+	o.lockedState.pointing = map[Ref]map[Ref]struct{}{}
 	o.lockedState.kinds = map[string]kindState{}
 	o.lockedState.unresolved = map[string]map[Ref]struct{}{}
 	return o
@@ -98,7 +110,14 @@ func (o *objects) put(ref Ref, object clusterObject) []Ref {
 	if old, ok := o.lockedState.known[ref]; ok && old.equal(object) {
 		return nil
 	}
+	o.forgetLocked(ref)
 	o.lockedState.known[ref] = object
+	if to, is := object.pointsTo(ref); is {
+		if o.lockedState.pointing[to] == nil {
+			o.lockedState.pointing[to] = map[Ref]struct{}{}
+		}
+		o.lockedState.pointing[to][ref] = struct{}{}
+	}
 	return o.concernedLocked(ref)
 }
 
@@ -109,23 +128,26 @@ func (o *objects) drop(ref Ref) []Ref {
 	if _, ok := o.lockedState.known[ref]; !ok {
 		return nil
 	}
-	delete(o.lockedState.known, ref)
+	o.forgetLocked(ref)
 	return o.concernedLocked(ref)
+}
+
+// forgetLocked removes an object, if it is known.
+func (o *objects) forgetLocked(ref Ref) {
+	to, is := o.lockedState.known[ref].pointsTo(ref)
+	delete(o.lockedState.known, ref)
+	if !is {
+		return
+	}
+	if delete(o.lockedState.pointing[to], ref); len(o.lockedState.pointing[to]) == 0 {
+		delete(o.lockedState.pointing, to)
+	}
 }
 
 // concernedLocked returns a reference and, for a Cluster, the GitopsClusters that point to
 // it.
 func (o *objects) concernedLocked(ref Ref) []Ref {
-	refs := []Ref{ref}
-	if ref.Kind != pipelinesv1.ClusterKindCluster {
-		return refs
-	}
-	for other, object := range o.lockedState.known {
-		if other.Kind == pipelinesv1.ClusterKindGitopsCluster && other.Namespace == ref.Namespace && object.CAPIRef == ref.Name {
-			refs = append(refs, other)
-		}
-	}
-	return refs
+	return slices.AppendSeq([]Ref{ref}, maps.Keys(o.lockedState.pointing[ref]))
 }
 
 // retain removes objects that do not exist. It calls exists under the mutex, so that
@@ -136,7 +158,7 @@ func (o *objects) retain(scope string, exists func(Ref) bool) []Ref {
 	var refs []Ref
 	for ref := range o.lockedState.known {
 		if o.scopeOf(ref.Kind, ref.Namespace) == scope && !exists(ref) {
-			delete(o.lockedState.known, ref)
+			o.forgetLocked(ref)
 			refs = append(refs, o.concernedLocked(ref)...)
 		}
 	}
