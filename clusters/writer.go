@@ -212,8 +212,19 @@ type picked struct {
 	urgent bool
 }
 
-// pick removes the items from the queue that are due, most at a time: urgent ones first, and then
-// those that have been due for longest. Without one it returns the time until the next item is due.
+// sooner compares the order in which items are written: urgent ones first, and then those that have been due for longest.
+func sooner(a, b picked) int {
+	switch {
+	case a.urgent == b.urgent:
+		return a.due.Compare(b.due)
+	case a.urgent:
+		return -1
+	}
+	return 1
+}
+
+// pick removes the items from the queue that are due, most at a time, in the order of sooner.
+// Without one it returns the time until the next item is due.
 func (w *writer) pick(most int) ([]picked, time.Duration) {
 	now := w.clock.Now()
 	next := idle
@@ -225,19 +236,11 @@ func (w *writer) pick(most int) ([]picked, time.Duration) {
 			next = min(next, wait)
 			continue
 		}
-		due = append(due, picked{item, name, w.urgentLocked(name, item.desired)})
-	}
-	if len(due) > most {
-		slices.SortFunc(due, func(a, b picked) int {
-			switch {
-			case a.urgent == b.urgent:
-				return a.due.Compare(b.due)
-			case a.urgent:
-				return -1
-			}
-			return 1
-		})
-		due = due[:most]
+		// Most of a fleet may be due at a start, and few are picked: it is not sorted.
+		found := picked{item, name, w.urgentLocked(name, item.desired)}
+		if at, _ := slices.BinarySearchFunc(due, found, sooner); at < most {
+			due = slices.Insert(due[:min(len(due), most-1)], at, found)
+		}
 	}
 	for _, item := range due {
 		delete(w.lockedState.queue, item.name)

@@ -15,11 +15,12 @@ import (
 //
 // A start of a large fleet takes longer. While the process observes applications for the first time,
 // one in leastHold at least, only Pipelines with all their targets are written, so that each is
-// written once. The others wait for longestStart at most, and are asked every nextHold: their status
-// stays what it is, and nothing is promoted for them.
+// written once. The others wait for longestStart at most: their status stays what it is, and nothing is
+// promoted for them. Each is asked when it has waited for half as long again, or after slowestHold.
 const (
 	leastHold    = 2 * time.Second
 	nextHold     = 4 * time.Second
+	slowestHold  = 10 * time.Second
 	longestHold  = 20 * time.Second
 	longestStart = 2 * time.Minute
 	holdShare    = 2
@@ -74,7 +75,8 @@ func (h *holds) wait(key types.NamespacedName, waiting, observed int, now time.T
 		held = hold{since: now, until: now.Add(leastHold)}
 	case now.Before(held.until):
 	case now.Sub(s.rose) < leastHold && now.Sub(held.since) < longestStart:
-		held.until = now.Add(min(nextHold, longestStart-now.Sub(held.since)))
+		waited := now.Sub(held.since)
+		held.until = now.Add(min(max(waited/2, nextHold), slowestHold, longestStart-waited))
 	case !held.written && now.Before(s.free) && now.Sub(held.since) < longestHold:
 		after := min(max(s.free.Sub(now), s.end.Sub(now)), nextHold, longestHold-now.Sub(held.since))
 		held.until = now.Add(after)
@@ -87,7 +89,7 @@ func (h *holds) wait(key types.NamespacedName, waiting, observed int, now time.T
 		return 0
 	}
 	s.of[key] = held
-	return min(held.until.Sub(now), nextHold) // The clock may have been set back.
+	return min(held.until.Sub(now), slowestHold) // The clock may have been set back.
 }
 
 // holding returns whether the status of a Pipeline is delayed.
