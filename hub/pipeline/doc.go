@@ -40,6 +40,6 @@
 // # Trade-offs
 //
 // After a start, a Pipeline is written at most once in a few seconds (holds) while its
-// targets are observed for the first time. This delays the first status by up to 4 s and
-// saves one write for each target.
+// targets are observed for the first time. This delays the first status by up to 4 s, in a
+// start of a large fleet by up to two minutes, and saves one write for each target.
 package pipeline
