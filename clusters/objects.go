@@ -191,18 +191,18 @@ func (o *objects) notReadLocked(scope string, ref Ref) error {
 	return failure(ErrNotSynced, "%s", o.describeLocked(scope))
 }
 
-// setProblem sets the problem with reading a scope. The progress stays the same. It returns
-// false when the problem was the same before.
-func (o *objects) setProblem(scope, problem string) (changed bool) {
+// setProblem sets the problem with reading a scope. The progress stays the same. It returns the
+// references that wait for the scope, and false when the problem was the same before.
+func (o *objects) setProblem(scope, problem string) (waiting []Ref, changed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	state := o.lockedState.kinds[scope]
 	if state.problem == problem {
-		return false
+		return nil, false
 	}
 	state.problem = problem
 	o.lockedState.kinds[scope] = state
-	return true
+	return slices.Collect(maps.Keys(o.lockedState.unresolved[scope])), true
 }
 
 // find returns an object and whether it exists.

@@ -157,7 +157,12 @@ func TestAskedTooEarly(t *testing.T) {
 	o.setKind("Cluster", kindState{synced: true})
 	_, err := o.resolve(gitops)
 	g.Expect(err).To(MatchError(ErrNotSynced))
-	g.Expect(o.setProblem("Cluster", "connection refused")).To(BeTrue())
+	waiting, changed := o.setProblem("GitopsCluster", "connection refused")
+	g.Expect(changed).To(BeTrue())
+	g.Expect(waiting).To(ConsistOf(gitops), "it shows the problem")
+	waiting, changed = o.setProblem("Cluster", "connection refused")
+	g.Expect(changed).To(BeTrue())
+	g.Expect(waiting).To(BeEmpty())
 	unresolved, _ := o.setKind("GitopsCluster", kindState{synced: true})
 	g.Expect(unresolved).To(ConsistOf(gitops))
 }

@@ -40,7 +40,7 @@ type objectWatch struct {
 	clock    clock.Clock
 	log      logr.Logger
 	objects  *objects
-	// changed is called with references whose object changed.
+	// changed is called with references whose object, or whose problem, changed.
 	changed func([]Ref)
 	// decided is called when the scope was read for the first time, or its kind is known not to be
 	// served. It gets the references that could not be resolved before.
@@ -119,7 +119,8 @@ func (w *objectWatch) note(state kindState) {
 
 // reportProblem stores a problem, and logs it when it differs from the last one.
 func (w *objectWatch) reportProblem(err error) {
-	if w.objects.setProblem(w.scope, err.Error()) {
+	if waiting, changed := w.objects.setProblem(w.scope, err.Error()); changed {
+		w.changed(waiting) // They show it.
 		w.log.Error(err, "cluster objects cannot be read", "kind", w.kind.String(), "namespace", w.namespace)
 		if !w.alone {
 			w.decided(w.scope, nil) // A right that is missing in one namespace must not delay the other clusters.

@@ -40,6 +40,28 @@ func TestProblemsAreWrittenFirst(t *testing.T) {
 	g.Expect(order[6]).To(Equal(multicluster.ClusterName("g")), "it was queued last")
 }
 
+// More objects are due than a round has: it has the first ones, in their order.
+func TestARoundOfMany(t *testing.T) {
+	g := NewWithT(t)
+	clock := testclock.NewFakeClock(time.Unix(1000, 0))
+	w := newWriter(nil, Options{Clock: clock}, logr.Discard())
+	var queued []multicluster.ClusterName
+	for n := range 10 {
+		name := multicluster.ClusterName(string(rune('a' + n)))
+		queued = append(queued, name)
+		w.set(name, desired{status: capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionReady}})
+		clock.Step(time.Second)
+	}
+	for _, expected := range [][]multicluster.ClusterName{queued[:4], queued[4:8], queued[8:]} {
+		round, _ := w.pick(4)
+		var names []multicluster.ClusterName
+		for _, item := range round {
+			names = append(names, item.name)
+		}
+		g.Expect(names).To(Equal(expected))
+	}
+}
+
 // A round has the most urgent objects, and each object once. What is not due stays in the queue.
 func TestRounds(t *testing.T) {
 	g := NewWithT(t)

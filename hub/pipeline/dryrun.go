@@ -80,7 +80,8 @@ func (r *Reconciler) reconcileDry(ctx context.Context, stored *pipelinesv1.Pipel
 	before.Status = last.status
 	p, seen, found := r.observe(before)
 	left := r.stand(p, seen)
-	if wait := r.hold(key, early(seen)); wait > 0 {
+	_, written := r.dry.Load(key)
+	if wait := r.hold(p, early(seen), written); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	status, next := r.status(p, seen, cached, found)

@@ -13,10 +13,10 @@ import (
 // the others stand in line for their first write, holdShare times what a write takes at the time
 // apart, so that few of eight writers write them. After longestHold none stands in line.
 //
-// A start of a large fleet takes longer. While the process observes applications for the first time,
-// one in leastHold at least, only Pipelines with all their targets are written, so that each is
-// written once. The others wait for longestStart at most: their status stays what it is, and nothing is
-// promoted for them. Each is asked when it has waited for half as long again, or after slowestHold.
+// The start of a hub over a large fleet takes longer. While it goes on, which is while applications are
+// observed for the first time, one in leastHold at least, a Pipeline that this process has not written yet waits
+// for all its targets, so that it is written once: for longestStart after the process began to lead, or for standFor
+// if an earlier process wrote a status. Each is asked again when it has waited for half as long again, or after slowestHold.
 const (
 	leastHold    = 2 * time.Second
 	nextHold     = 4 * time.Second
@@ -39,7 +39,7 @@ type holds struct {
 		free, end time.Time
 		// took is how long a write takes.
 		took time.Duration
-		// observed is how many applications were observed, and rose when it was last seen to rise.
+		// observed is the largest number of observed applications, and rose when it was seen to rise.
 		observed int
 		rose     time.Time
 	}
@@ -51,16 +51,22 @@ type hold struct {
 	written      bool
 }
 
+// start of the hub, for one Pipeline: how many applications of all Pipelines were observed, and until when the Pipeline
+// waits for all its targets if it goes on.
+type start struct {
+	observed int
+	until    time.Time
+}
+
 // wait returns how long to delay the status of a Pipeline with waiting targets that are not
-// observed yet; 0 for no delay. observed is how many applications of all Pipelines were observed.
-func (h *holds) wait(key types.NamespacedName, waiting, observed int, now time.Time) time.Duration {
+// observed yet; 0 for no delay.
+func (h *holds) wait(key types.NamespacedName, waiting int, of start, now time.Time) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := &h.lockedState
-	if observed > s.observed {
-		s.rose = now
+	if of.observed > s.observed {
+		s.observed, s.rose = of.observed, now
 	}
-	s.observed = observed
 	if waiting == 0 {
 		delete(s.of, key)
 		return 0
@@ -74,9 +80,8 @@ func (h *holds) wait(key types.NamespacedName, waiting, observed int, now time.T
 	case !is:
 		held = hold{since: now, until: now.Add(leastHold)}
 	case now.Before(held.until):
-	case now.Sub(s.rose) < leastHold && now.Sub(held.since) < longestStart:
-		waited := now.Sub(held.since)
-		held.until = now.Add(min(max(waited/2, nextHold), slowestHold, longestStart-waited))
+	case now.Sub(s.rose) < leastHold && now.Before(of.until):
+		held.until = now.Add(min(max(now.Sub(held.since)/2, leastHold), slowestHold, of.until.Sub(now)))
 	case !held.written && now.Before(s.free) && now.Sub(held.since) < longestHold:
 		after := min(max(s.free.Sub(now), s.end.Sub(now)), nextHold, longestHold-now.Sub(held.since))
 		held.until = now.Add(after)

@@ -7,24 +7,27 @@ import (
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-hub/capstan/index"
 )
 
 func TestHolds(t *testing.T) {
 	g := NewWithT(t)
 	var h holds
 	key, now := types.NamespacedName{Namespace: "team", Name: "shop"}, time.Unix(1000, 0)
-	g.Expect(h.wait(key, 0, 0, now)).To(BeZero(), "nothing to wait for")
-	g.Expect(h.wait(key, 3, 0, now)).To(Equal(2 * time.Second))
-	g.Expect(h.wait(key, 2, 0, now.Add(600*time.Millisecond))).To(Equal(1400 * time.Millisecond))
+	g.Expect(h.wait(key, 0, start{}, now)).To(BeZero(), "nothing to wait for")
+	g.Expect(h.wait(key, 3, start{}, now)).To(Equal(2 * time.Second))
+	g.Expect(h.wait(key, 2, start{}, now.Add(600*time.Millisecond))).To(Equal(1400 * time.Millisecond))
 	var written []time.Duration
 	for at := time.Duration(0); at < 20*time.Second; at += 500 * time.Millisecond {
-		if h.wait(key, 1, 0, now.Add(at)) == 0 {
+		if h.wait(key, 1, start{}, now.Add(at)) == 0 {
 			written = append(written, at)
 		}
 	}
 	g.Expect(written).To(Equal([]time.Duration{2 * time.Second, 6 * time.Second, 10 * time.Second, 14 * time.Second, 18 * time.Second}))
-	g.Expect(h.wait(key, 1, 0, now.Add(-time.Hour))).To(Equal(slowestHold), "the clock was set back")
-	g.Expect(h.wait(key, 0, 0, now.Add(19*time.Second))).To(BeZero(), "at once")
+	g.Expect(h.wait(key, 1, start{}, now.Add(-time.Hour))).To(Equal(slowestHold), "the clock was set back")
+	g.Expect(h.wait(key, 0, start{}, now.Add(19*time.Second))).To(BeZero(), "at once")
 	g.Expect(h.lockedState.of).To(BeEmpty())
 }
 
@@ -46,7 +49,7 @@ func TestHoldsOfMany(t *testing.T) {
 			for range 50 {
 				h.wrote(c.took)
 			}
-			start, reads := time.Unix(1000, 0), 0
+			began, reads := time.Unix(1000, 0), 0
 			due, written := map[int]time.Duration{}, map[int]time.Duration{}
 			for n := range 500 {
 				due[n] = 0
@@ -57,7 +60,7 @@ func TestHoldsOfMany(t *testing.T) {
 						continue
 					}
 					reads++
-					wait := h.wait(types.NamespacedName{Namespace: "team", Name: strconv.Itoa(n)}, 1, 0, start.Add(at))
+					wait := h.wait(types.NamespacedName{Namespace: "team", Name: strconv.Itoa(n)}, 1, start{}, began.Add(at))
 					if due[n] = at + wait + time.Duration(n%7)*time.Millisecond; wait == 0 { // It is handled late.
 						written[n] = at
 						delete(due, n)
@@ -79,40 +82,76 @@ func TestHoldsOfMany(t *testing.T) {
 	}
 }
 
-// While a start goes on, which is while applications are observed, Pipelines of which targets are missing are not
-// written, for longestStart at most. When it stops, they are, and when it goes on they wait again.
+// While a start goes on, which is while applications are observed, a Pipeline of which targets are missing is not
+// written, until its time is over. When the start stops it is, and when it goes on the Pipeline waits again.
 func TestHoldsWhileAFleetStarts(t *testing.T) {
-	key, start := types.NamespacedName{Namespace: "team", Name: "shop"}, time.Unix(1000, 0)
+	key, began := types.NamespacedName{Namespace: "team", Name: "shop"}, time.Unix(1000, 0)
 	for _, c := range []struct {
 		name string
 		// observed returns how many applications are observed after a time.
 		observed func(at time.Duration) int
+		until    time.Duration
 		written  []time.Duration
 	}{
-		{"one each second", func(at time.Duration) int { return int(at / time.Second) }, []time.Duration{longestStart, longestStart + nextHold}},
-		{"until 30 s", func(at time.Duration) int { return int(min(at, 30*time.Second) / time.Second) }, seconds(33, 37, 41, 45)},
-		{"again from 40 s", func(at time.Duration) int {
-			return int((min(at, 30*time.Second) + max(0, at-40*time.Second)) / time.Second)
-		}, append(seconds(33, 37), longestStart, longestStart+nextHold)},
-		{"one in three seconds", func(at time.Duration) int { return int(at / (3 * time.Second)) }, seconds(2, 23, 47, 71)},
+		{"one each second", func(at time.Duration) int { return int(at / time.Second) }, time.Minute, seconds(60, 64, 68)},
+		{"until 30 s", func(at time.Duration) int { return int(min(at, 30*time.Second) / time.Second) }, time.Minute, seconds(41, 45, 49, 53)},
+		{"again from 42 s", func(at time.Duration) int {
+			return int((min(at, 30*time.Second) + max(0, at-42*time.Second)) / time.Second)
+		}, time.Minute, seconds(41, 60, 64)},
+		{"fewer and more", func(at time.Duration) int { return 10 + int(at/time.Second)%2 }, time.Minute, seconds(4, 8, 12, 16)},
+		{"written before", func(at time.Duration) int { return int(at / time.Second) }, 0, seconds(2, 6, 10, 14)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := NewWithT(t)
 			var h holds
 			var written []time.Duration
 			for at, due := time.Duration(0), time.Duration(0); len(written) < len(c.written); at += time.Second {
-				h.wait(types.NamespacedName{Namespace: "team", Name: "other"}, 1, c.observed(at), start.Add(at))
+				of := start{c.observed(at), began.Add(c.until)}
+				h.wait(types.NamespacedName{Namespace: "team", Name: "other"}, 1, of, began.Add(at))
 				if at < due {
 					continue
 				}
-				wait := h.wait(key, 1, c.observed(at), start.Add(at))
+				wait := h.wait(key, 1, of, began.Add(at))
 				g.Expect(wait).To(BeNumerically("<=", slowestHold))
 				if due = at + wait; wait == 0 {
 					written = append(written, at)
 				}
 			}
 			g.Expect(written).To(Equal(c.written))
-			g.Expect(h.wait(key, 0, 1000, start.Add(10*time.Second))).To(BeZero(), "one with all its targets is written at once")
+			g.Expect(h.wait(key, 0, start{1000, began.Add(time.Hour)}, began.Add(10*time.Second))).To(BeZero(), "one with all its targets is written at once")
+		})
+	}
+}
+
+// Only Pipelines that this process has not written wait while the hub starts, and only shortly after it began to lead.
+func TestWhatAStartHolds(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit  func(*scene)
+		first time.Duration
+	}{
+		"a new Pipeline":         {func(*scene) {}, longestStart},
+		"its status is stored":   {func(s *scene) { s.p.Status.ObservedGeneration = s.p.Generation }, standFor},
+		"edited since":           {func(s *scene) { s.p.Status.ObservedGeneration = s.p.Generation; s.p.Generation++ }, longestStart},
+		"written by the process": {func(s *scene) { s.r.observed.Store(client.ObjectKeyFromObject(s.p), observedAs{uid: s.p.UID}) }, leastHold},
+		"later":                  {func(s *scene) { s.clock.Step(longestStart) }, leastHold},
+		"on a standby":           {func(s *scene) { s.standby() }, leastHold},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			c.edit(s)
+			_, written := s.r.Observed(client.ObjectKeyFromObject(s.p), s.p.UID)
+			began := s.clock.Now()
+			for n := range 200 { // Each second another cluster is observed.
+				other := index.Object{Cluster: "Cluster/apps/" + strconv.Itoa(n), Kind: helmReleases, Namespace: "dev", Name: "web"}
+				s.r.Index.SetPipeline(types.NamespacedName{Namespace: "apps", Name: strconv.Itoa(n)}, index.Use{Refs: []string{other.Cluster}, Objects: []index.Object{other}})
+				s.r.Index.Observe(other, index.Observation{Found: true, Ready: true, Revision: "1.0"})
+				if s.r.hold(s.p, 1, written) == 0 {
+					s.g.Expect(s.clock.Since(began)).To(Equal(c.first))
+					return
+				}
+				s.clock.Step(time.Second)
+			}
+			t.Error("it is held without end")
 		})
 	}
 }

@@ -224,7 +224,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	p, seen, found := r.observe(p)
 	left := r.stand(p, seen)
-	if wait := r.hold(key, early(seen)); wait > 0 && !r.soaks.counts(key) {
+	_, written := r.Observed(key, p.UID)
+	if wait := r.hold(p, early(seen), written); wait > 0 && !r.soaks.counts(key) {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	stands := r.standing(p, seen) // Before the status is made: what it shows until then may stand.
@@ -247,9 +248,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return result, nil
 }
 
-// hold returns how long to delay the status of a Pipeline with waiting targets that are not observed yet.
-func (r *Reconciler) hold(key types.NamespacedName, waiting int) time.Duration {
-	return r.holds.wait(key, waiting, r.Index.Stats().Observations, r.Clock.Now())
+// hold returns how long to delay the status of a Pipeline with waiting targets that are not observed yet. written: this
+// process has written it before.
+func (r *Reconciler) hold(p *pipelinesv1.Pipeline, waiting int, written bool) time.Duration {
+	of := start{observed: r.Index.Stats().Observations}
+	if led := r.led.Load(); led != nil && !written {
+		of.until = led.Add(longestStart)
+		if p.Status.ObservedGeneration == p.Generation {
+			of.until = led.Add(standFor)
+		}
+	}
+	return r.holds.wait(client.ObjectKeyFromObject(p), waiting, of, r.Clock.Now())
 }
 
 // waits reports whether a reconcile of a Pipeline would do nothing for a new observation: on a standby, and
@@ -326,7 +335,7 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.observed.Delete(key)
 	r.wake(r.Index.RemovePipeline(key))
 	r.Watchers.SetDemand(owner(key), nil)
-	r.hold(key, 0)
+	r.holds.wait(key, 0, start{}, r.Clock.Now())
 	r.soaks.forget(key)
 	r.fleets.forget(key)
 	r.dry.Delete(key)

@@ -104,7 +104,7 @@ func (r *Reconciler) confirm(p *pipelinesv1.Pipeline, at [][]place, seen observa
 					Cluster: multicluster.ClusterName(o.Cluster), Kind: schema.GroupKind{Group: o.Kind.Group, Kind: o.Kind.Kind}, Namespace: o.Namespace, Name: o.Name,
 				})
 				// Not what the index has now: it is marked only while a run watches the kind, and what the watch delivers
-				// ends the mark. The Pipeline is reconciled again within nextHold, though it may not be woken.
+				// ends the mark. The Pipeline is reconciled again within slowestHold, though it may not be woken.
 				*s = observed(o, s.obs, s.known, watchers.Confirming)
 			}
 		}

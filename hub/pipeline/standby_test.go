@@ -331,7 +331,7 @@ func TestANewLeaderConfirmsWhatDiffers(t *testing.T) {
 			before := s.p.Status.DeepCopy()
 			_, seen, _ := s.r.observe(s.p)
 			s.g.Expect(seen[0][0].target.Fresh).To(BeFalse())
-			s.g.Expect(early(seen)).To(Equal(2), "so it is reconciled again within nextHold, though nothing wakes it")
+			s.g.Expect(early(seen)).To(Equal(2), "so it is reconciled again, though nothing wakes it")
 			s.g.Expect(s.reconcile()).To(BeEmpty())
 			s.g.Expect(&s.p.Status).To(BeComparableTo(before))
 

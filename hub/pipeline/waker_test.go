@@ -51,7 +51,7 @@ func TestHeldPipelinesAreNotWoken(t *testing.T) {
 
 	observe(0, "1.0.0")
 	g.Expect(queued()).To(Equal(1), "not held")
-	g.Expect(r.hold(key, 2)).To(Equal(leastHold))
+	g.Expect(r.holds.wait(key, 2, start{}, clock.Now())).To(Equal(leastHold))
 	observe(1, "1.0.0")
 	w.ConnectionChanged(clusters.Snapshot{}, clusters.Snapshot{Name: "b"})
 	g.Expect(queued()).To(BeZero(), "held, one is missing")
