@@ -141,11 +141,9 @@ func TestSlowIdentityDoesNotDelayReady(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	w := newWorld(t, func(o *clusters.Options) { o.Timings.ProbeTimeout = 10 * time.Second })
+	w := newWorld(t, func(o *clusters.Options) { o.Timings.ProbeTimeout = 2 * patience }) // Else it is Ready after it.
 	w.start()
-	start := time.Now()
 	w.serves("prod", server)
-	w.g.Expect(time.Since(start)).To(BeNumerically("<", 5*time.Second))
 }
 
 // TestHubThatCannotConnectIsShown: a hub that was restarted cannot read the Secret of a

@@ -42,7 +42,7 @@ func TestRequestsForAClusterConnection(t *testing.T) {
 	t.Parallel()
 	counted := &calls{counts: map[string]int{}}
 	w := newWorld(t, func(o *clusters.Options) {
-		o.Timings.WriteDelay = 2 * time.Second // The cluster is Ready before the first write.
+		o.Timings.WriteDelay = 5 * time.Second // The cluster is Ready before the first write.
 		o.Local.Wrap(func(next http.RoundTripper) http.RoundTripper {
 			counted.RoundTripper = next
 			return counted
@@ -62,7 +62,7 @@ func TestRequestsForAClusterConnection(t *testing.T) {
 	w.manager.Demand(w.clusterName("prod"), "test")
 	w.start()
 	w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected)
-	w.g.Consistently(counted.now, "3s").Should(Equal(map[string]int{http.MethodPost: 1, http.MethodPatch: 1}))
+	w.g.Consistently(counted.now, "6s").Should(Equal(map[string]int{http.MethodPost: 1, http.MethodPatch: 1}))
 	w.g.Expect(w.shows("cluster.prod", capstanv1.ConnectionReady, clusters.ReasonConnected).ResourceVersion).To(Equal(shown.ResourceVersion))
 }
 

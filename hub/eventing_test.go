@@ -30,7 +30,7 @@ import (
 
 const (
 	eventsRegion = "eu-west-1"
-	eventsLimit  = time.Minute
+	eventsLimit  = 2 * time.Minute
 )
 
 // The whole hub: its flag's NATS makes the proposal's example ready, a queue that is read

@@ -36,7 +36,7 @@ import (
 )
 
 // patience is the timeout for real API servers on a busy machine.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // home is the management cluster and most workload clusters; bare is one without
 // CRDs. Each is started when a test first needs it.

@@ -14,7 +14,7 @@ import (
 )
 
 // patience with real API servers on a busy machine.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // The management clusters of the newest and the oldest Cluster API and CAPA, and a
 // workload cluster; started when a test first needs them.

@@ -147,8 +147,8 @@ func TestAStandbyIsNotWarmBeforeTheClustersAreKnown(t *testing.T) {
 	close(known)
 	reconcile() // The reference can be resolved now.
 	s.g.Expect(calls.demands["Pipeline/apps/shop"]).To(HaveLen(2))
-	s.g.Eventually(s.r.Warm).Should(MatchError("2 of 2 applications of Pipelines were not observed yet"))
-	s.g.Eventually(ended).Should(BeClosed())
+	s.g.Eventually(s.r.Warm).WithTimeout(time.Minute).Should(MatchError("2 of 2 applications of Pipelines were not observed yet"))
+	s.g.Eventually(ended).WithTimeout(time.Minute).Should(BeClosed())
 }
 
 // TestANewLeaderHandlesRequestsWithoutAPipeline: the standby has reconciled such a Pipeline before, without asking for another time.

@@ -201,7 +201,7 @@ func TestEndOfContext(t *testing.T) {
 	conn := <-accepted
 	defer conn.Close()
 	cancel()
-	g.Eventually(done).Should(Receive(MatchError(context.Canceled)))
+	g.Eventually(done).WithTimeout(time.Minute).Should(Receive(MatchError(context.Canceled)))
 }
 
 // TestPolicy: forbidden targets never reach the proxy, in whatever form they are written.

@@ -99,7 +99,7 @@ func TestAPipelineOverOtherClusters(t *testing.T) {
 			g.Expect(c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &connection)).To(Succeed())
 			g.Expect(connection.Status.State).To(Equal(capstanv1.ConnectionReady), connection.Status.Message)
 			g.Expect(connection.Spec.ClusterRef.Kind).To(Equal(kind))
-		}).Should(Succeed())
+		}).WithTimeout(patience).Should(Succeed())
 	}
 }
 
@@ -119,7 +119,7 @@ func TestAPipelineOverASecret(t *testing.T) {
 		var connection capstanv1.ClusterConnection
 		err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "secret.bysecret"}, &connection)
 		return connection.Status.State, err
-	}).Should(Equal(capstanv1.ConnectionReady))
+	}).WithTimeout(patience).Should(Equal(capstanv1.ConnectionReady))
 
 	elsewhere := target("Secret", "bysecret")
 	elsewhere.ClusterRef.Namespace = "elsewhere"

@@ -40,7 +40,7 @@ import (
 const (
 	namespace = "team"
 	// stallTimeout of a condition that is waited for; a loaded machine is slow.
-	patience = 60 * time.Second
+	patience = 2 * time.Minute
 )
 
 var (

@@ -33,7 +33,7 @@ import (
 const anyPort = "127.0.0.1:0"
 
 // patience with a control plane and a hub that start on a busy machine.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // metric as its collector describes it.
 type metric struct {

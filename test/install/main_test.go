@@ -38,7 +38,7 @@ var programs string
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
-	SetDefaultEventuallyTimeout(time.Minute)
+	SetDefaultEventuallyTimeout(2 * time.Minute)
 	os.Exit(func() int {
 		var err error
 		if programs, err = os.MkdirTemp("", "capstan-programs-"); err != nil {

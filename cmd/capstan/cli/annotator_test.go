@@ -98,7 +98,7 @@ func TestIRSAIsRequired(t *testing.T) {
 func TestCapaAnnotator(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	const namespace, patience = "default", 40 * time.Second
+	const namespace, patience = "default", 2 * time.Minute
 	g.SetDefaultEventuallyTimeout(patience)
 	plane := management.Get(t)
 	const role, token = "arn:aws:iam::111122223333:role/capa-annotator", "token-of-the-pod"

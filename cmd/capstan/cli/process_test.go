@@ -127,7 +127,7 @@ func TestProgram(t *testing.T) {
 	g.Expect(os.WriteFile(kubeconfig, raw, 0o600)).To(Succeed())
 	set, err := kubernetes.NewForConfig(plane.Config())
 	g.Expect(err).NotTo(HaveOccurred())
-	const namespace, patience = "default", 30 * time.Second
+	const namespace, patience = "default", 2 * time.Minute
 	holder := func() string {
 		lease, err := set.CoordinationV1().Leases(namespace).Get(t.Context(), hub.LeaseName, metav1.GetOptions{})
 		if err != nil {
@@ -147,7 +147,7 @@ func TestProgram(t *testing.T) {
 
 	t.Run("a standby takes over", func(t *testing.T) {
 		g := NewWithT(t)
-		args := []string{"--leader-elect", "--leader-elect-lease-duration=5s", "--namespace=" + namespace}
+		args := []string{"--leader-elect", "--leader-elect-lease-duration=15s", "--namespace=" + namespace}
 		first := start(t, kubeconfig, args...)
 		g.Eventually(holder, patience, 50*time.Millisecond).ShouldNot(BeEmpty())
 		leader := holder()

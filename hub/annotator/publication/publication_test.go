@@ -67,10 +67,10 @@ func TestOneWriteForEachTransition(t *testing.T) {
 			State: func() catalogue.State { compared.Add(1); return *state.Load() }, Client: c, Namespace: namespace, Clock: fake, Logger: logr.Discard(),
 		}
 		go func() { ended <- p.Start(ctx) }()
-		g.Eventually(fake.HasWaiters).Should(BeTrue())
+		g.Eventually(fake.HasWaiters).WithTimeout(time.Minute).Should(BeTrue())
 		return func() {
 			cancel()
-			g.Eventually(ended).Should(Receive(BeNil()))
+			g.Eventually(ended).WithTimeout(time.Minute).Should(Receive(BeNil()))
 		}
 	}
 	// pass lets the Publisher compare twice: the second comparison begins when the first has ended.

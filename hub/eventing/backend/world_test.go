@@ -54,7 +54,7 @@ var plane = controlplane.Share("capstan")
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
-	SetDefaultEventuallyTimeout(30 * time.Second)
+	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(10 * time.Millisecond)
 	os.Exit(leaks.Main(func() int { return controlplane.StopShared(m.Run(), os.Stderr, plane) }))
 }

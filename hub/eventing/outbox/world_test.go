@@ -33,7 +33,7 @@ import (
 )
 
 // patience is how long Eventually waits: a cold machine with two cores is slow.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 var shared = controlplane.Share("capstan")
 

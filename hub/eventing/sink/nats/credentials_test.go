@@ -144,7 +144,7 @@ func TestPermissions(t *testing.T) {
 		}
 	}).start()
 	s := open(t, Options{Config: config(t, b.url(), keys{"requestTimeout": "300ms"}), Secret: secret("username", "hub", "password", canary)})
-	g.Expect(s.Ping(ctx)).To(Succeed())
+	g.Eventually(func() error { return s.Ping(ctx) }).Should(Succeed())
 	g.Eventually(func() error {
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
