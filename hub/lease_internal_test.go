@@ -12,6 +12,7 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/capstan-hub/capstan/hub/claim"
@@ -120,6 +121,30 @@ func TestWhatIsGivenBack(t *testing.T) {
 			g.Expect([]any{stored.record.HolderIdentity, stored.reads, stored.writes}).To(Equal([]any{c.holder, c.reads, c.writes}))
 		})
 	}
+}
+
+// Standbys read a lease often, and its leader writes it half as often. What is not sent does not count as a renewal.
+func TestRenewals(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	stored, fake := &recordLock{}, testclock.NewFakeClock(time.Unix(1000, 0))
+	lock := newLeaderLock(stored, DefaultLease)
+	lock.clock = fake
+	mine := resourcelock.LeaderElectionRecord{HolderIdentity: "this"}
+	asked := func(fails error) (writes int) {
+		before := stored.writes
+		stored.err = fails
+		g.Expect(lock.Update(t.Context(), mine)).To(Or(Succeed(), MatchError(fails)))
+		fake.Step(DefaultLease / warmRetries)
+		return stored.writes - before
+	}
+	g.Expect([]int{asked(nil), asked(nil), asked(nil), asked(nil)}).To(Equal([]int{1, 0, 1, 0}))
+	none := errors.New("no answer")
+	g.Expect([]int{asked(none), asked(none), asked(nil), asked(nil)}).To(Equal([]int{1, 1, 1, 0}), "one that failed is repeated")
+	_, left := lock.held()
+	g.Expect(left).To(Equal(DefaultLease - DefaultLease/spareShare - 2*DefaultLease/warmRetries))
+	g.Expect(lock.Update(t.Context(), resourcelock.LeaderElectionRecord{})).To(Succeed())
+	g.Expect(stored.record.HolderIdentity).To(BeEmpty(), "it is given back at once")
 }
 
 // A hub by name may wait for a namespace for longer than a lease before it writes its own: what takes the time of a write is behind that.
