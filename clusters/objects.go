@@ -36,19 +36,10 @@ type clusterObject struct {
 // alias returns the Cluster that a GitopsCluster with capiClusterRef references, and the zero Ref for each other object.
 // The Cluster need not exist. A GitopsCluster with both references is invalid and references none.
 func (o clusterObject) alias(ref Ref) Ref {
-	if o.SecretRef != "" {
+	if ref.Kind != pipelinesv1.ClusterKindGitopsCluster || o.CAPIRef == "" || o.SecretRef != "" {
 		return Ref{}
 	}
-	to, _ := o.pointsTo(ref)
-	return to
-}
-
-// pointsTo returns the Cluster that capiClusterRef of a GitopsCluster names, also if the object is invalid.
-func (o clusterObject) pointsTo(ref Ref) (to Ref, is bool) {
-	if ref.Kind != pipelinesv1.ClusterKindGitopsCluster || o.CAPIRef == "" {
-		return Ref{}, false
-	}
-	return Ref{Kind: pipelinesv1.ClusterKindCluster, Namespace: ref.Namespace, Name: o.CAPIRef}, true
+	return Ref{Kind: pipelinesv1.ClusterKindCluster, Namespace: ref.Namespace, Name: o.CAPIRef}
 }
 
 func (o clusterObject) equal(p clusterObject) bool {
@@ -83,8 +74,8 @@ type objects struct {
 	mu          sync.Mutex
 	lockedState struct {
 		known map[Ref]clusterObject
-		// pointing: Cluster → GitopsClusters with a reference to it. Each put and drop asks for those.
-		pointing map[Ref]map[Ref]struct{}
+		// aliases: Cluster → the GitopsClusters of which it is the alias. Each put and drop asks for those.
+		aliases map[Ref]map[Ref]struct{}
 		// kinds have the state of each scope.
 		kinds map[string]kindState
 		// unresolved are the references that wait for a scope: they were resolved before it was read.
@@ -96,7 +87,7 @@ type objects struct {
 func newObjects(s scoping) *objects {
 	o := &objects{scoping: s}
 	o.lockedState.known = map[Ref]clusterObject{}
-	o.lockedState.pointing = map[Ref]map[Ref]struct{}{}
+	o.lockedState.aliases = map[Ref]map[Ref]struct{}{}
 	o.lockedState.kinds = map[string]kindState{}
 	o.lockedState.unresolved = map[string]map[Ref]struct{}{}
 	return o
@@ -112,11 +103,11 @@ func (o *objects) put(ref Ref, object clusterObject) []Ref {
 	}
 	o.forgetLocked(ref)
 	o.lockedState.known[ref] = object
-	if to, is := object.pointsTo(ref); is {
-		if o.lockedState.pointing[to] == nil {
-			o.lockedState.pointing[to] = map[Ref]struct{}{}
+	if to := object.alias(ref); to != (Ref{}) {
+		if o.lockedState.aliases[to] == nil {
+			o.lockedState.aliases[to] = map[Ref]struct{}{}
 		}
-		o.lockedState.pointing[to][ref] = struct{}{}
+		o.lockedState.aliases[to][ref] = struct{}{}
 	}
 	return o.concernedLocked(ref)
 }
@@ -134,20 +125,17 @@ func (o *objects) drop(ref Ref) []Ref {
 
 // forgetLocked removes an object, if it is known.
 func (o *objects) forgetLocked(ref Ref) {
-	to, is := o.lockedState.known[ref].pointsTo(ref)
+	to := o.lockedState.known[ref].alias(ref)
 	delete(o.lockedState.known, ref)
-	if !is {
-		return
-	}
-	if delete(o.lockedState.pointing[to], ref); len(o.lockedState.pointing[to]) == 0 {
-		delete(o.lockedState.pointing, to)
+	if delete(o.lockedState.aliases[to], ref); len(o.lockedState.aliases[to]) == 0 {
+		delete(o.lockedState.aliases, to)
 	}
 }
 
 // concernedLocked returns a reference and, for a Cluster, the GitopsClusters that point to
 // it.
 func (o *objects) concernedLocked(ref Ref) []Ref {
-	return slices.AppendSeq([]Ref{ref}, maps.Keys(o.lockedState.pointing[ref]))
+	return slices.AppendSeq([]Ref{ref}, maps.Keys(o.lockedState.aliases[ref]))
 }
 
 // retain removes objects that do not exist. It calls exists under the mutex, so that

@@ -141,7 +141,7 @@ func TestConcerned(t *testing.T) {
 	g.Expect(o.drop(Ref{"Cluster", "ns", "test"})).To(ConsistOf(Ref{"Cluster", "ns", "test"}))
 	g.Expect(o.drop(other)).To(ConsistOf(other))
 	g.Expect(o.drop(cluster)).To(ConsistOf(cluster))
-	g.Expect(o.lockedState.pointing).To(BeEmpty())
+	g.Expect(o.lockedState.aliases).To(BeEmpty())
 	o.setKind("Cluster", kindState{absent: true})
 	_, err = o.resolve(cluster)
 	g.Expect(err).To(MatchError(ErrNotFound))

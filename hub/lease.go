@@ -116,9 +116,8 @@ func (l *leaderLock) end(why error) {
 
 // held returns whether this process leads, and how long it may act; 0 if it has not requested the lease, or not for so long.
 func (l *leaderLock) held() (leads bool, left time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lockedLeads, max(0, l.lease-l.lease/spareShare-l.clock.Since(l.lockedSince))
+	leads, since := l.renewed()
+	return leads, max(0, l.lease-l.lease/spareShare-since)
 }
 
 // renewed returns whether this process leads, and the time since the beginning of its last renewal.

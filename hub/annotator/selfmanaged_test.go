@@ -176,7 +176,7 @@ func TestClusterThatHangs(t *testing.T) {
 	begun := time.Now()
 	w.create(home)
 	w.awaits(home).Should(equal(m5(region)))
-	w.g.Expect(time.Since(begun)).To(BeNumerically("<", 25*time.Second))
+	w.g.Expect(time.Since(begun)).To(BeNumerically("<", 5*time.Second))
 	proxy.Set(controlplane.Pass)
 	p.awaitsInside(inside, "more-59").Should(equal(m5(region)))
 }

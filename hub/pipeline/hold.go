@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
 
 // The status of a Pipeline is written at intervals while this process has not observed all its
@@ -14,14 +17,17 @@ import (
 // apart, so that few of eight writers write them. After longestHold none stands in line.
 //
 // The start of a hub over a large fleet takes longer. While it goes on, which is while applications are
-// observed for the first time, one in leastHold at least, a Pipeline that this process has not written yet waits
+// observed for the first time, one in startPace at least, a Pipeline that this process has not written yet waits
 // for all its targets, so that it is written once: for longestStart after the process began to lead, or for standFor
-// if an earlier process wrote a status. Each is asked again when it has waited for half as long again, or after slowestHold.
+// if an earlier process wrote a status. Each is asked again when it has waited for half as long again, but after
+// startHold at least and slowestHold at most.
 const (
 	leastHold    = 2 * time.Second
 	nextHold     = 4 * time.Second
 	slowestHold  = 10 * time.Second
 	longestHold  = 20 * time.Second
+	startPace    = 500 * time.Millisecond
+	startHold    = time.Second
 	longestStart = 2 * time.Minute
 	holdShare    = 2
 	// slowestWrite is the longest time that counts for it.
@@ -58,6 +64,19 @@ type start struct {
 	until    time.Time
 }
 
+// hold returns how long to delay the status of a Pipeline with waiting targets that are not observed yet. written: this
+// process has written it before.
+func (r *Reconciler) hold(p *pipelinesv1.Pipeline, waiting int, written bool) time.Duration {
+	of := start{observed: r.Index.Stats().Observations}
+	if led := r.led.Load(); led != nil && !written {
+		of.until = led.Add(longestStart)
+		if p.Status.ObservedGeneration == p.Generation {
+			of.until = led.Add(standFor)
+		}
+	}
+	return r.holds.wait(client.ObjectKeyFromObject(p), waiting, of, r.Clock.Now())
+}
+
 // wait returns how long to delay the status of a Pipeline with waiting targets that are not
 // observed yet; 0 for no delay.
 func (h *holds) wait(key types.NamespacedName, waiting int, of start, now time.Time) time.Duration {
@@ -80,8 +99,8 @@ func (h *holds) wait(key types.NamespacedName, waiting int, of start, now time.T
 	case !is:
 		held = hold{since: now, until: now.Add(leastHold)}
 	case now.Before(held.until):
-	case now.Sub(s.rose) < leastHold && now.Before(of.until):
-		held.until = now.Add(min(max(now.Sub(held.since)/2, leastHold), slowestHold, of.until.Sub(now)))
+	case now.Sub(s.rose) < startPace && now.Before(of.until):
+		held.until = now.Add(min(max(now.Sub(held.since)/2, startHold), slowestHold, of.until.Sub(now)))
 	case !held.written && now.Before(s.free) && now.Sub(held.since) < longestHold:
 		after := min(max(s.free.Sub(now), s.end.Sub(now)), nextHold, longestHold-now.Sub(held.since))
 		held.until = now.Add(after)

@@ -248,19 +248,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return result, nil
 }
 
-// hold returns how long to delay the status of a Pipeline with waiting targets that are not observed yet. written: this
-// process has written it before.
-func (r *Reconciler) hold(p *pipelinesv1.Pipeline, waiting int, written bool) time.Duration {
-	of := start{observed: r.Index.Stats().Observations}
-	if led := r.led.Load(); led != nil && !written {
-		of.until = led.Add(longestStart)
-		if p.Status.ObservedGeneration == p.Generation {
-			of.until = led.Add(standFor)
-		}
-	}
-	return r.holds.wait(client.ObjectKeyFromObject(p), waiting, of, r.Clock.Now())
-}
-
 // waits reports whether a reconcile of a Pipeline would do nothing for a new observation: on a standby, and
 // while its status is held. It is reconciled when the hold ends: each reconcile of a held Pipeline asks for that.
 func (r *Reconciler) waits(key types.NamespacedName) bool {

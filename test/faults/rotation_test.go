@@ -130,10 +130,9 @@ func TestServerMoves(t *testing.T) {
 		c.Deploy(0, revision(n))
 		w.allRun(revision(n), c)
 		w.reaches(c, capstanv1.ConnectionReady)
-		w.g.Eventually(func() (bool, error) {
-			target, err := w.target(c.Name(), c)
-			return target.Stale, err
-		}).Should(BeFalse())
+		target, err := w.target(c.Name(), c)
+		w.g.Expect(err).NotTo(HaveOccurred())
+		w.g.Expect(target.Stale).To(BeFalse())
 		c.CloseOld()
 		c.Deploy(0, revision(n)+"-next")
 		w.allRun(revision(n)+"-next", c)
