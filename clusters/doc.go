@@ -56,7 +56,7 @@
 // of each namespace that has a demanded cluster. One writes ClusterConnections.
 //
 // At most Options.Dials connections are dialled at the same time, at most a quarter of them to
-// clusters that have failed before.
+// clusters that have failed before. The first reads of Secrets have places, too (turn).
 //
 // # Secrets
 //

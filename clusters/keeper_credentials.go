@@ -41,9 +41,27 @@ func (k *keeper) readSecretIfDue(ctx context.Context, object clusterObject) {
 	}
 }
 
+// turn waits for a place to read the Secret for the first time. Later the cluster is in use, and does not wait.
+func (k *keeper) turn(ctx context.Context) (release func(), err error) {
+	if k.connection() != nil {
+		return func() {}, nil
+	}
+	wait, cancel := context.WithTimeout(ctx, longestTurn)
+	defer cancel()
+	if release, err = k.m.reads.acquire(wait); err != nil {
+		return func() {}, ctx.Err()
+	}
+	return release, nil
+}
+
 // readSecret reads the Secret and updates the connection. It returns true when the
 // credentials changed.
 func (k *keeper) readSecret(ctx context.Context) bool {
+	release, err := k.turn(ctx)
+	if err != nil {
+		return false
+	}
+	defer release()
 	object, found := k.m.objects.find(k.ref)
 	if found != presencePresent {
 		return false

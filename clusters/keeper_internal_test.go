@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	. "github.com/onsi/gomega"
@@ -39,6 +40,50 @@ func TestManagementClusterWaitsForNoPlaceToDial(t *testing.T) {
 		s, _ := m.Snapshot(LocalName)
 		return s.State
 	}, "20s").Should(Equal(capstanv1.ConnectionReady))
+}
+
+// TestTurns: a cluster that was not connected yet waits for a place to read its Secret, for a minute at most. One that is
+// connected does not wait.
+func TestTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		m, err := New(Options{Local: &rest.Config{Host: "https://127.0.0.1:1"}})
+		g.Expect(err).NotTo(HaveOccurred())
+		var held []func()
+		for range cap(m.reads) {
+			release, err := m.reads.acquire(t.Context())
+			g.Expect(err).NotTo(HaveOccurred())
+			held = append(held, release)
+		}
+		ref := Ref{Kind: "Cluster", Namespace: "team", Name: "prod"}
+		k := newKeeper(m.shared, ref.ClusterName(), ref, m.forget)
+		// turn returns how long a turn took to come.
+		turn := func(ctx context.Context, k *keeper) (time.Duration, error) {
+			began := time.Now()
+			release, err := k.turn(ctx)
+			release()
+			return time.Since(began), err
+		}
+
+		g.Expect(turn(t.Context(), k)).To(Equal(longestTurn), "goes on without a place")
+		ending, end := context.WithTimeout(t.Context(), time.Second)
+		defer end()
+		after, err := turn(ending, k)
+		g.Expect(err).To(MatchError(context.DeadlineExceeded))
+		g.Expect(after).To(Equal(time.Second))
+		began := time.Now()
+		reading, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		g.Expect(k.readSecret(reading)).To(BeFalse())
+		g.Expect(time.Since(began)).To(Equal(time.Second), "it takes a turn")
+		time.AfterFunc(3*time.Second, held[0])
+		g.Expect(turn(t.Context(), k)).To(Equal(3 * time.Second))
+		g.Expect(turn(t.Context(), k)).To(BeZero(), "the place is free again")
+		held[0], err = m.reads.acquire(t.Context())
+		g.Expect(err).NotTo(HaveOccurred())
+		k.lockedState.connection = &Connection{}
+		g.Expect(turn(t.Context(), k)).To(BeZero(), "is connected")
+	})
 }
 
 // TestConnectingIsShownAfterAMinute: a ClusterConnection continues to show its last state

@@ -59,7 +59,7 @@ func New(o Options) (*Manager, error) {
 	}
 	o = withDefaults(o)
 	m := &Manager{
-		shared:      &shared{options: o, timings: o.Timings, clock: o.Clock, log: o.Logger, objects: newObjects(o.scoping()), dials: newDials(o.Dials)},
+		shared:      &shared{options: o, timings: o.Timings, clock: o.Clock, log: o.Logger, objects: newObjects(o.scoping()), reads: newReads(), dials: newDials(o.Dials)},
 		standby:     newObjects(o.scoping()),
 		decided:     make(chan struct{}),
 		lockedState: managerState{keepers: map[multicluster.ClusterName]*keeper{}},
@@ -101,8 +101,8 @@ func withDefaults(o Options) Options {
 
 func (m *Manager) makeHubClients() error {
 	config := rest.CopyConfig(m.options.Local)
-	// Every call of the Manager has a bounded number of callers (those that may
-	// dial, writes of one round). A client-side limit would only delay a cold start.
+	// Every call of the Manager has a bounded number of callers (those that may read a
+	// Secret for the first time or dial, writes of one round). A client-side limit would only delay a cold start.
 	config.QPS, config.RateLimiter = -1, nil
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {

@@ -21,6 +21,7 @@ type shared struct {
 	secrets   *secretwatch.Watches[multicluster.ClusterName]
 	writer    *writer
 	metrics   *metrics
+	reads     places
 	dials     dials
 	returns   returns
 	listeners []Listener

@@ -16,17 +16,19 @@ import (
 // the others stand in line for their first write, holdShare times what a write takes at the time
 // apart, so that few of eight writers write them. After longestHold none stands in line.
 //
-// The start of a hub over a large fleet takes longer. While it goes on, which is while applications are
-// observed for the first time, one in startPace at least, a Pipeline that this process has not written yet waits
-// for all its targets, so that it is written once: for longestStart after the process began to lead, or for standFor
-// if an earlier process wrote a status. Each is asked again when it has waited for half as long again, but after
-// startHold at least and slowestHold at most.
+// The start of a hub over a large fleet takes longer. While it goes on, a Pipeline that this process has not written
+// yet waits for all its targets, so that it is written once: for longestStart after the process began to lead, or for
+// standFor if an earlier process wrote a status. Each is asked again when it has waited for half as long again, but
+// after startHold at least and slowestHold at most. The start is over when no cluster was connected and no application
+// was observed, each for the first time, for a tenth of its time, but for leastPause at least and longestPause at most:
+// a busy machine pauses too.
 const (
 	leastHold    = 2 * time.Second
 	nextHold     = 4 * time.Second
 	slowestHold  = 10 * time.Second
 	longestHold  = 20 * time.Second
-	startPace    = 500 * time.Millisecond
+	leastPause   = 500 * time.Millisecond
+	longestPause = 2 * time.Second
 	startHold    = time.Second
 	longestStart = 2 * time.Minute
 	holdShare    = 2
@@ -45,9 +47,9 @@ type holds struct {
 		free, end time.Time
 		// took is how long a write takes.
 		took time.Duration
-		// observed is the largest number of observed applications, and rose when it was seen to rise.
-		observed int
-		rose     time.Time
+		// connected and observed are the largest numbers of a start, and rose is when one of them was seen to rise.
+		connected, observed int
+		rose                time.Time
 	}
 }
 
@@ -57,19 +59,19 @@ type hold struct {
 	written      bool
 }
 
-// start of the hub, for one Pipeline: how many applications of all Pipelines were observed, and until when the Pipeline
-// waits for all its targets if it goes on.
+// start of the hub, for one Pipeline: how many clusters were connected and how many applications are observed, of all
+// Pipelines; since when the process leads, and until when the Pipeline waits for all its targets if the start goes on.
 type start struct {
-	observed int
-	until    time.Time
+	connected, observed int
+	since, until        time.Time
 }
 
 // hold returns how long to delay the status of a Pipeline with waiting targets that are not observed yet. written: this
 // process has written it before.
 func (r *Reconciler) hold(p *pipelinesv1.Pipeline, waiting int, written bool) time.Duration {
-	of := start{observed: r.Index.Stats().Observations}
+	of := start{connected: int(r.connected()), observed: r.Index.Stats().Observations}
 	if led := r.led.Load(); led != nil && !written {
-		of.until = led.Add(longestStart)
+		of.since, of.until = *led, led.Add(longestStart)
 		if p.Status.ObservedGeneration == p.Generation {
 			of.until = led.Add(standFor)
 		}
@@ -83,8 +85,8 @@ func (h *holds) wait(key types.NamespacedName, waiting int, of start, now time.T
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := &h.lockedState
-	if of.observed > s.observed {
-		s.observed, s.rose = of.observed, now
+	if of.connected > s.connected || of.observed > s.observed {
+		s.connected, s.observed, s.rose = max(s.connected, of.connected), max(s.observed, of.observed), now
 	}
 	if waiting == 0 {
 		delete(s.of, key)
@@ -99,7 +101,7 @@ func (h *holds) wait(key types.NamespacedName, waiting int, of start, now time.T
 	case !is:
 		held = hold{since: now, until: now.Add(leastHold)}
 	case now.Before(held.until):
-	case now.Sub(s.rose) < startPace && now.Before(of.until):
+	case now.Before(of.until) && now.Sub(s.rose) < min(max(now.Sub(of.since)/10, leastPause), longestPause):
 		held.until = now.Add(min(max(now.Sub(held.since)/2, startHold), slowestHold, of.until.Sub(now)))
 	case !held.written && now.Before(s.free) && now.Sub(held.since) < longestHold:
 		after := min(max(s.free.Sub(now), s.end.Sub(now)), nextHold, longestHold-now.Sub(held.since))

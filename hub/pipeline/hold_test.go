@@ -82,7 +82,7 @@ func TestHoldsOfMany(t *testing.T) {
 	}
 }
 
-// While a start goes on, which is while applications are observed, a Pipeline of which targets are missing is not
+// While a start goes on, which is while it makes progress, a Pipeline of which targets are missing is not
 // written, until its time is over. When the start stops it is, and when it goes on the Pipeline waits again.
 func TestHoldsWhileAFleetStarts(t *testing.T) {
 	key, began := types.NamespacedName{Namespace: "team", Name: "shop"}, time.Unix(1000, 0)
@@ -106,7 +106,7 @@ func TestHoldsWhileAFleetStarts(t *testing.T) {
 			var h holds
 			var written []time.Duration
 			for at, due := time.Duration(0), time.Duration(0); len(written) < len(c.written); at += time.Second {
-				of := start{c.observed(at), began.Add(c.until)}
+				of := start{0, c.observed(at), began, began.Add(c.until)}
 				h.wait(types.NamespacedName{Namespace: "team", Name: "other"}, 1, of, began.Add(at))
 				if at < due {
 					continue
@@ -118,8 +118,31 @@ func TestHoldsWhileAFleetStarts(t *testing.T) {
 				}
 			}
 			g.Expect(written).To(Equal(c.written))
-			g.Expect(h.wait(key, 0, start{1000, began.Add(time.Hour)}, began.Add(10*time.Second))).To(BeZero(), "one with all its targets is written at once")
+			g.Expect(h.wait(key, 0, start{0, 1000, began, began.Add(time.Hour)}, began.Add(10*time.Second))).To(BeZero(), "one with all its targets is written at once")
 		})
+	}
+}
+
+// The start of a hub is over when it made no progress for a tenth of its time.
+func TestWhenAStartIsOver(t *testing.T) {
+	key, began := types.NamespacedName{Namespace: "team", Name: "shop"}, time.Unix(1000, 0)
+	for _, c := range []struct{ at, longest time.Duration }{
+		{2 * time.Second, leastPause},
+		{5 * time.Second, leastPause},
+		{15 * time.Second, 1500 * time.Millisecond},
+		{20 * time.Second, longestPause},
+		{time.Minute, longestPause},
+	} {
+		for _, short := range []time.Duration{time.Millisecond, 0} {
+			var h holds
+			pause := c.longest - short
+			wait := func(key types.NamespacedName, observed int, at time.Duration) time.Duration {
+				return h.wait(key, 1, start{0, observed, began, began.Add(longestStart)}, began.Add(at))
+			}
+			NewWithT(t).Expect(wait(key, 1, c.at-leastHold)).To(Equal(leastHold))
+			wait(types.NamespacedName{Namespace: "team", Name: "other"}, 2, c.at-pause)
+			NewWithT(t).Expect(wait(key, 2, c.at) > 0).To(Equal(short > 0), "%s after a pause of %s", c.at, pause)
+		}
 	}
 }
 
@@ -141,10 +164,14 @@ func TestWhatAStartHolds(t *testing.T) {
 			c.edit(s)
 			_, written := s.r.Observed(client.ObjectKeyFromObject(s.p), s.p.UID)
 			began := s.clock.Now()
-			for n := range 200 { // Each second another cluster is observed.
-				other := index.Object{Cluster: "Cluster/apps/" + strconv.Itoa(n), Kind: helmReleases, Namespace: "dev", Name: "web"}
-				s.r.Index.SetPipeline(types.NamespacedName{Namespace: "apps", Name: strconv.Itoa(n)}, index.Use{Refs: []string{other.Cluster}, Objects: []index.Object{other}})
-				s.r.Index.Observe(other, index.Observation{Found: true, Ready: true, Revision: "1.0"})
+			for n := range 200 { // Each second another cluster is connected, or observed.
+				if n%2 == 0 {
+					s.r.connected = func() int64 { return int64(n + 2) }
+				} else {
+					other := index.Object{Cluster: "Cluster/apps/" + strconv.Itoa(n), Kind: helmReleases, Namespace: "dev", Name: "web"}
+					s.r.Index.SetPipeline(types.NamespacedName{Namespace: "apps", Name: strconv.Itoa(n)}, index.Use{Refs: []string{other.Cluster}, Objects: []index.Object{other}})
+					s.r.Index.Observe(other, index.Observation{Found: true, Ready: true, Revision: "1.0"})
+				}
 				if s.r.hold(s.p, 1, written) == 0 {
 					s.g.Expect(s.clock.Since(began)).To(Equal(c.first))
 					return

@@ -120,8 +120,9 @@ type Reconciler struct {
 	outdated sync.Map
 	// observed: Pipeline → observedAs, of those whose status this process has updated.
 	observed sync.Map
-	// wake enqueues other Pipelines. SetupWithManager sets it.
-	wake func([]types.NamespacedName)
+	// wake enqueues other Pipelines, and connected counts the clusters that were connected. Both are those of the Waker (attach).
+	wake      func([]types.NamespacedName)
+	connected func() int64
 }
 
 var _ reconcile.Reconciler = &Reconciler{}
@@ -131,7 +132,7 @@ func New(o Options) *Reconciler {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	r := &Reconciler{Options: o, began: o.Clock.Now(), wake: func([]types.NamespacedName) {}}
+	r := &Reconciler{Options: o, began: o.Clock.Now(), wake: func([]types.NamespacedName) {}, connected: func() int64 { return 0 }}
 	if o.Elected == nil {
 		r.led.Store(&r.began)
 	}
@@ -149,8 +150,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, waker *Waker) error {
 	if _, err := collectors.Register(r.Registerer, r.metrics.all()...); err != nil {
 		return err
 	}
-	r.wake = func(pipelines []types.NamespacedName) { waker.Wake(pipelines, false) }
-	waker.waits = r.waits
+	r.attach(waker)
 	if r.Elected != nil {
 		if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return r.takeOver(ctx, waker) })); err != nil {
 			return err
@@ -174,6 +174,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, waker *Waker) error {
 		WatchesRawSource(waker).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, NeedLeaderElection: ptr.To(!r.WarmStandby)}).
 		Complete(r)
+}
+
+// attach makes the Waker and the Reconciler use each other.
+func (r *Reconciler) attach(waker *Waker) {
+	r.wake = func(pipelines []types.NamespacedName) { waker.Wake(pipelines, false) }
+	waker.waits, r.connected = r.waits, waker.connected.Load
 }
 
 // pipelineOf maps a Promotion to its Pipeline.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/index"
@@ -31,6 +33,8 @@ type Waker struct {
 	// waits reports whether a Pipeline waits for targets and for a time, so that a reconcile would only
 	// find that. SetupWithManager of the Reconciler sets it.
 	waits func(types.NamespacedName) bool
+	// connected counts the clusters that were connected for the first time, or anew after all their state was dropped.
+	connected atomic.Int64
 
 	// mu guards the fields that follow.
 	mu          sync.Mutex
@@ -101,7 +105,10 @@ func (w *Waker) Observed(pipelines []types.NamespacedName, initial bool) {
 }
 
 // ConnectionChanged implements clusters.Listener.
-func (w *Waker) ConnectionChanged(_, to clusters.Snapshot) {
+func (w *Waker) ConnectionChanged(from, to clusters.Snapshot) {
+	if from.State == capstanv1.ConnectionConnecting && to.State == capstanv1.ConnectionReady { // After an outage it is Unreachable.
+		w.connected.Add(1)
+	}
 	w.Observed(w.index.PipelinesOfRef(string(to.Name)), false)
 }
 

@@ -11,6 +11,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/index"
@@ -24,7 +25,7 @@ func TestHeldPipelinesAreNotWoken(t *testing.T) {
 	x := index.New()
 	r := New(Options{Index: x, Clock: clock})
 	w := NewWaker(x)
-	w.waits = r.waits
+	r.attach(w)
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer q.ShutDown()
 	g.Expect(w.Start(t.Context(), q)).To(Succeed())
@@ -53,7 +54,17 @@ func TestHeldPipelinesAreNotWoken(t *testing.T) {
 	g.Expect(queued()).To(Equal(1), "not held")
 	g.Expect(r.holds.wait(key, 2, start{}, clock.Now())).To(Equal(leastHold))
 	observe(1, "1.0.0")
-	w.ConnectionChanged(clusters.Snapshot{}, clusters.Snapshot{Name: "b"})
+	in := func(state capstanv1.ConnectionState) clusters.Snapshot {
+		return clusters.Snapshot{Name: "b", State: state}
+	}
+	connecting, ready, unreachable := in(capstanv1.ConnectionConnecting), in(capstanv1.ConnectionReady), in(capstanv1.ConnectionUnreachable)
+	w.ConnectionChanged(clusters.Snapshot{Name: "b"}, connecting)
+	g.Expect(r.connected()).To(BeZero())
+	w.ConnectionChanged(connecting, ready)
+	w.ConnectionChanged(ready, ready)
+	w.ConnectionChanged(ready, unreachable)
+	w.ConnectionChanged(unreachable, ready)
+	g.Expect(r.connected()).To(Equal(int64(1)), "an outage is not a start")
 	g.Expect(queued()).To(BeZero(), "held, one is missing")
 	w.Wake([]types.NamespacedName{key}, false)
 	g.Expect(queued()).To(Equal(1), "a change of the Pipeline")
