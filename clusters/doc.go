@@ -56,7 +56,8 @@
 // of each namespace that has a demanded cluster. One writes ClusterConnections.
 //
 // At most Options.Dials connections are dialled at the same time, at most a quarter of them to
-// clusters that have failed before. The first reads of Secrets have places, too (turn).
+// clusters that have failed before. At most readsForEachCPU clusters for each CPU read their Secret
+// for the first time at the same time.
 //
 // # Secrets
 //

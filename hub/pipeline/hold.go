@@ -21,7 +21,7 @@ import (
 // standFor if an earlier process wrote a status. Each is asked again when it has waited for half as long again, but
 // after startHold at least and slowestHold at most. The start is over when no cluster was connected and no application
 // was observed, each for the first time, for a tenth of its time, but for leastPause at least and longestPause at most:
-// a busy machine pauses too.
+// a start on a busy machine has pauses, too.
 const (
 	leastHold    = 2 * time.Second
 	nextHold     = 4 * time.Second
@@ -66,6 +66,12 @@ type start struct {
 	since, until        time.Time
 }
 
+// goesOn returns whether the start goes on, for the Pipeline. rose: when the start last made progress.
+func (of start) goesOn(rose, now time.Time) bool {
+	pause := min(max(now.Sub(of.since)/10, leastPause), longestPause)
+	return now.Before(of.until) && now.Sub(rose) < pause
+}
+
 // hold returns how long to delay the status of a Pipeline with waiting targets that are not observed yet. written: this
 // process has written it before.
 func (r *Reconciler) hold(p *pipelinesv1.Pipeline, waiting int, written bool) time.Duration {
@@ -101,7 +107,7 @@ func (h *holds) wait(key types.NamespacedName, waiting int, of start, now time.T
 	case !is:
 		held = hold{since: now, until: now.Add(leastHold)}
 	case now.Before(held.until):
-	case now.Before(of.until) && now.Sub(s.rose) < min(max(now.Sub(of.since)/10, leastPause), longestPause):
+	case of.goesOn(s.rose, now):
 		held.until = now.Add(min(max(now.Sub(held.since)/2, startHold), slowestHold, of.until.Sub(now)))
 	case !held.written && now.Before(s.free) && now.Sub(held.since) < longestHold:
 		after := min(max(s.free.Sub(now), s.end.Sub(now)), nextHold, longestHold-now.Sub(held.since))

@@ -31,7 +31,7 @@ import (
 type Waker struct {
 	index *index.Index
 	// waits reports whether a Pipeline waits for targets and for a time, so that a reconcile would only
-	// find that. SetupWithManager of the Reconciler sets it.
+	// find that. attach of the Reconciler sets it.
 	waits func(types.NamespacedName) bool
 	// connected counts the clusters that were connected for the first time, or anew after all their state was dropped.
 	connected atomic.Int64

@@ -13,7 +13,8 @@ const (
 	// readsForEachCPU is how many clusters read their Secret for the first time at the same time, for each CPU: a read
 	// takes about half a millisecond of one.
 	readsForEachCPU = 16
-	// longestTurn is how long a cluster waits for that at most: the management cluster may answer nobody.
+	// longestTurn is how long a cluster waits for such a place at most. Then it reads without one: if the management
+	// cluster does not respond, the state of each cluster shows that.
 	longestTurn = time.Minute
 	// retryShare of the places may be used by clusters that have failed before. Each unreachable
 	// cluster uses its place for the whole timeout; the limit keeps places free for
