@@ -112,6 +112,7 @@ func Connect(ctx context.Context, dialer *net.Dialer, secure *tls.Config, to *ur
 
 // HTTPOptions of a client.
 type HTTPOptions struct {
+	// TLS is not changed.
 	TLS           *tls.Config
 	AllowLoopback bool
 	// Proxy to use; nil for none. Proxies in the environment are not used.
@@ -123,7 +124,8 @@ type HTTPOptions struct {
 // HTTPClient returns a client that follows no redirects. Deadlines come from contexts.
 func HTTPClient(o HTTPOptions) *http.Client {
 	transport := &http.Transport{
-		DialContext: Dialer(o.AllowLoopback).DialContext, TLSClientConfig: o.TLS, TLSHandshakeTimeout: tlsTimeout,
+		// The first request of a transport changes its configuration: it adds the protocols for ALPN.
+		DialContext: Dialer(o.AllowLoopback).DialContext, TLSClientConfig: o.TLS.Clone(), TLSHandshakeTimeout: tlsTimeout,
 		ForceAttemptHTTP2: true, MaxIdleConnsPerHost: o.Connections, MaxConnsPerHost: o.Connections, IdleConnTimeout: idle,
 		MaxResponseHeaderBytes: maxHeader,
 	}

@@ -1,6 +1,8 @@
 package wire_test
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -57,6 +59,23 @@ func TestForbiddenAddresses(t *testing.T) {
 	conn, err := wire.Dialer(true).DialContext(t.Context(), "tcp", host)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(conn.Close()).To(Succeed())
+}
+
+// TestTheTLSConfigurationIsNotChanged: a ping may copy it while the first request is sent.
+func TestTheTLSConfigurationIsNotChanged(t *testing.T) {
+	g := NewWithT(t)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(server.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	secure := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
+	client := wire.HTTPClient(wire.HTTPOptions{TLS: secure, AllowLoopback: true})
+	t.Cleanup(client.CloseIdleConnections)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = wire.Do(client, request, clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0)))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(secure.NextProtos).To(BeEmpty())
 }
 
 // TestRetryAfter: a broker gives the delay in seconds or as a date.
