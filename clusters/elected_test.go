@@ -36,6 +36,19 @@ func TestConnectsToOthersWhenItLeads(t *testing.T) {
 	w.shows("cluster.prod", capstanv1.ConnectionAuthFailed, clusters.ReasonSecretMissing)
 }
 
+// The other parts of a manager may start later than the election ends, as without a lease to wait for.
+func TestLeadsBeforeItStarts(t *testing.T) {
+	t.Parallel()
+	elected := make(chan struct{})
+	close(elected)
+	w := newWorld(t, func(o *clusters.Options) { o.Elected = elected })
+	w.createCluster("prod")
+	w.start()
+	w.g.Eventually(func() error { _, err := w.manager.Resolve(w.ref("Cluster", "prod")); return err }).Should(Succeed())
+	w.manager.Demand(w.clusterName("prod"), "pipeline")
+	w.shows("cluster.prod", capstanv1.ConnectionAuthFailed, clusters.ReasonSecretMissing)
+}
+
 // A Manager without Options.Elected takes part in the election.
 func TestNeedsTheLeaderElectionItself(t *testing.T) {
 	NewWithT(t).Expect(newWorld(t, nil).manager.NeedLeaderElection()).To(BeTrue())

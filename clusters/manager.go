@@ -196,10 +196,11 @@ func (m *Manager) Start(ctx context.Context) error {
 	for _, k := range m.keepers() {
 		m.ensureRunning(k)
 	}
-	if m.readsAtOnce() {
+	acts := m.acts() // It may lead before it starts.
+	if acts || m.readsAtOnce() {
 		m.read()
 	}
-	if m.acts() {
+	if acts {
 		m.lead()
 	} else {
 		m.goroutines.spawn(func(ctx context.Context) {
