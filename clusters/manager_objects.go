@@ -30,14 +30,14 @@ func (m *Manager) Objects() ([]Object, error) {
 	for _, w := range m.watches {
 		leads[w.scope] = m.readsAtOnce() || m.objects.decided(w.scope)
 	}
-	all, problems := m.objects.list(func(scope string) bool { return leads[scope] })
-	earlier, more := m.standby.list(func(scope string) bool { return !leads[scope] })
-	all = append(all, earlier...)
+	before := func(scope string) bool { return !leads[scope] }
+	all := append(m.objects.list(func(scope string) bool { return leads[scope] }), m.standby.list(before)...)
 	slices.SortFunc(all, func(a, b Object) int { return a.Ref.compare(b.Ref) })
-	problems = append(problems, more...)
+	// A scope that was read before the election may not be readable now.
+	problems := append(m.objects.problems(func(string) bool { return true }), m.standby.problems(before)...)
 	slices.Sort(problems)
-	failed := make([]error, 0, len(problems))
-	for _, problem := range problems {
+	var failed []error
+	for _, problem := range slices.Compact(problems) {
 		failed = append(failed, errors.New(problem))
 	}
 	return all, errors.Join(failed...)

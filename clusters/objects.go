@@ -263,9 +263,8 @@ func (o *objects) resolve(ref Ref) (Ref, error) {
 	return target, err
 }
 
-// list returns all objects of the scopes for which include is true, in no order, and the problems of those of the scopes
-// that were not read yet.
-func (o *objects) list(include func(scope string) bool) ([]Object, []string) {
+// list returns all objects of the scopes for which include is true, in no order.
+func (o *objects) list(include func(scope string) bool) []Object {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	all := make([]Object, 0, len(o.lockedState.known))
@@ -274,13 +273,20 @@ func (o *objects) list(include func(scope string) bool) ([]Object, []string) {
 			all = append(all, Object{Ref: ref, Of: object.alias(ref), Labels: object.Labels, Created: object.Created, Deleting: object.Deleting})
 		}
 	}
-	var problems []string
+	return all
+}
+
+// problems returns why scopes cannot be read that were not read yet, in no order.
+func (o *objects) problems(include func(scope string) bool) []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var all []string
 	for scope, state := range o.lockedState.kinds {
 		if include(scope) && !state.synced && !state.absent && state.problem != "" {
-			problems = append(problems, scope+": "+state.problem)
+			all = append(all, scope+": "+state.problem)
 		}
 	}
-	return all, problems
+	return all
 }
 
 // decided reports whether the objects of a scope were read, or its kind is known not to be installed.

@@ -100,20 +100,18 @@ func TestList(t *testing.T) {
 	o.put(gitops("dangling"), clusterObject{CAPIRef: "nowhere", Unready: true})
 	o.put(gitops("both"), clusterObject{SecretRef: "kc", CAPIRef: "prod"})
 	every := func(string) bool { return true }
-	all, problems := o.list(every)
-	g.Expect(all).To(ConsistOf(
+	g.Expect(o.list(every)).To(ConsistOf(
 		Object{Ref: capi("going"), Created: time.Unix(1, 0), Deleting: true, Labels: map[string]string{"a": "b"}},
 		Object{Ref: gitops("dangling"), Of: capi("nowhere")},
 		Object{Ref: gitops("both")}))
-	g.Expect(problems).To(BeEmpty())
+	g.Expect(o.problems(every)).To(BeEmpty())
 	o.setProblem("Cluster", "forbidden")
 	o.setProblem("GitopsCluster", "also forbidden")
-	all, problems = o.list(func(kind string) bool { return kind == "Cluster" })
-	g.Expect(all).To(HaveLen(1))
-	g.Expect(problems).To(ConsistOf("Cluster: forbidden"))
+	one := func(kind string) bool { return kind == "Cluster" }
+	g.Expect(o.list(one)).To(HaveLen(1))
+	g.Expect(o.problems(one)).To(ConsistOf("Cluster: forbidden"))
 	o.setKind("Cluster", kindState{synced: true, problem: "a watch that began again"})
-	_, problems = o.list(every)
-	g.Expect(problems).To(ConsistOf("GitopsCluster: also forbidden"), "what was read is known")
+	g.Expect(o.problems(every)).To(ConsistOf("GitopsCluster: also forbidden"), "what was read is known")
 }
 
 // TestConcerned: which references a change affects.

@@ -107,9 +107,18 @@ func TestSecretsOfOtherNamespacesNameNoCluster(t *testing.T) {
 
 // A namespace whose Secrets the hub may not read does not delay the clusters of others; what must be granted is said.
 func TestSecretsThatTheHubMayNotList(t *testing.T) {
+	t.Run("without an election", func(t *testing.T) { mayNotListSecrets(t, nil) })
+	elected := make(chan struct{})
+	close(elected)
+	t.Run("elected", func(t *testing.T) { mayNotListSecrets(t, elected) })
+}
+
+func mayNotListSecrets(t *testing.T, elected <-chan struct{}) {
+	t.Helper()
 	t.Parallel()
 	w := newWorld(t, func(o *clusters.Options) {
 		withSecrets(o)
+		o.Elected = elected
 		o.Local = rest.CopyConfig(o.Local)
 		o.Local.Impersonate = rest.ImpersonationConfig{UserName: "lister", Groups: []string{"system:authenticated"}}
 	})
