@@ -92,6 +92,24 @@ func selectionRefs(p *pipelinesv1.Pipeline) []string {
 	return all
 }
 
+// aliasRefs returns the GitopsClusters that the targets of fleets name, for the index. Such a target is left out while
+// another is of the same cluster; the Pipeline is woken when the GitopsCluster leads to another one.
+func aliasRefs(p *pipelinesv1.Pipeline) []string {
+	var all []string
+	for i := range p.Spec.Environments {
+		env := &p.Spec.Environments[i]
+		if !env.IsFleet() {
+			continue
+		}
+		for j := range env.Targets {
+			if ref := reference(p, &env.Targets[j]); ref.Kind == pipelinesv1.ClusterKindGitopsCluster {
+				all = append(all, string(ref.ClusterName()))
+			}
+		}
+	}
+	return all
+}
+
 // selected returns the clusters that a target selects.
 func (r *Reconciler) selected(p *pipelinesv1.Pipeline, t *pipelinesv1.Target) ([]clusters.Ref, error) {
 	selector, err := r.selector(p, t)

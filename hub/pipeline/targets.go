@@ -141,7 +141,7 @@ func (r *Reconciler) locate(spec *pipelinesv1.Pipeline) places {
 			demands = append(demands, watchers.Demand{Cluster: name, Kind: kind, Namespace: t.Namespace, Name: p.Spec.AppRef.Name})
 		}
 	}
-	use.Refs = append(use.Refs, selectionRefs(spec)...)
+	use.Refs = append(append(use.Refs, selectionRefs(spec)...), aliasRefs(spec)...)
 	return places{pipeline: p, all: all, use: use, demands: demands, problems: found}
 }
 
