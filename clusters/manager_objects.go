@@ -23,8 +23,8 @@ type Object struct {
 
 // Objects returns all cluster objects, sorted by kind, namespace and name, with or without a connection. In
 // contrast to Resolve, it also knows them on a replica that does not lead. While a replica begins to lead, it returns
-// what was read before. The error says why kinds cannot be read that were not read yet. A kind that is not installed
-// has no objects and is no error. It does no I/O.
+// what was read before. The error names each kind that was not read yet because it cannot be read, with the reason. A
+// kind that is not installed has no objects and is no error. It does no I/O.
 func (m *Manager) Objects() ([]Object, error) {
 	leads := map[string]bool{}
 	for _, w := range m.watches {

@@ -214,7 +214,23 @@ func (o *objects) findLocked(ref Ref) (clusterObject, presence) {
 func (o *objects) problem(ref Ref) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	scope := o.scopeOf(ref.Kind, ref.Namespace)
+	return o.problemLocked(o.scopeOf(ref.Kind, ref.Namespace))
+}
+
+// problems returns why scopes cannot be read that were not read yet, in no order.
+func (o *objects) problems(include func(scope string) bool) []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var all []string
+	for scope, state := range o.lockedState.kinds {
+		if problem := o.problemLocked(scope); include(scope) && !state.synced && !state.absent && problem != "" {
+			all = append(all, problem)
+		}
+	}
+	return all
+}
+
+func (o *objects) problemLocked(scope string) string {
 	if o.lockedState.kinds[scope].problem == "" {
 		return ""
 	}
@@ -271,19 +287,6 @@ func (o *objects) list(include func(scope string) bool) []Object {
 	for ref, object := range o.lockedState.known {
 		if include(o.scopeOf(ref.Kind, ref.Namespace)) {
 			all = append(all, Object{Ref: ref, Of: object.alias(ref), Labels: object.Labels, Created: object.Created, Deleting: object.Deleting})
-		}
-	}
-	return all
-}
-
-// problems returns why scopes cannot be read that were not read yet, in no order.
-func (o *objects) problems(include func(scope string) bool) []string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	var all []string
-	for scope, state := range o.lockedState.kinds {
-		if include(scope) && !state.synced && !state.absent && state.problem != "" {
-			all = append(all, scope+": "+state.problem)
 		}
 	}
 	return all

@@ -109,9 +109,9 @@ func TestList(t *testing.T) {
 	o.setProblem("GitopsCluster", "also forbidden")
 	one := func(kind string) bool { return kind == "Cluster" }
 	g.Expect(o.list(one)).To(HaveLen(1))
-	g.Expect(o.problems(one)).To(ConsistOf("Cluster: forbidden"))
+	g.Expect(o.problems(one)).To(ConsistOf("the hub has not read the Clusters of the management cluster yet: forbidden"))
 	o.setKind("Cluster", kindState{synced: true, problem: "a watch that began again"})
-	g.Expect(o.problems(every)).To(ConsistOf("GitopsCluster: also forbidden"), "what was read is known")
+	g.Expect(o.problems(every)).To(ConsistOf("the hub has not read the GitopsClusters of the management cluster yet: also forbidden"), "what was read is known")
 }
 
 // TestConcerned: which references a change affects.

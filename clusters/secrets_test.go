@@ -138,5 +138,5 @@ func mayNotListSecrets(t *testing.T, elected <-chan struct{}) {
 	_, err := w.manager.Resolve(w.ref("Secret", "edge"))
 	w.g.Expect(err).To(And(MatchError(clusters.ErrNotSynced), MatchError(ContainSubstring("apply config/rbac/cluster-secrets to namespace "+w.namespace))))
 	_, err = w.manager.Objects()
-	w.g.Expect(err).To(MatchError(ContainSubstring("Secret/" + w.namespace)))
+	w.g.Expect(err).To(MatchError(ContainSubstring("has not read the Secrets of namespace " + w.namespace)))
 }
