@@ -28,11 +28,12 @@ const (
 	renewNumerator, renewDenominator = 2, 3
 	retryNumerator, retryDenominator = 2, 15
 	// A warm standby reads the lease every hundredth of it, or up to 2.2 times less, every 0.3 to 0.66 s of 30 s: it takes over at
-	// once when the leader ends in order. client-go asks the leader to renew it as often; every second renewal is sent (leaderLock).
-	warmRetries = 100
+	// once when the leader ends in order. client-go requests a renewal of the leader as often; one every twentieth of the lease, 1.5 s
+	// of 30 s, is sent (leaderLock). So after a pause of the API server of 25 s, the leader has time to give the lease back.
+	warmRetries, warmRenewals = 100, 20
 	// One request takes a fifteenth of the duration at most, 2 s of 30 s. controller-runtime's own lock gives each request half of
 	// the deadline. From the beginning of the last renewal that succeeded, client-go gives up after that request, the time
-	// to the next one, and the 20 s: 2 + 4 + 20 = 26 s at most, with warm standbys 22.6 s.
+	// to the next one, and the 20 s: 2 + 4 + 20 = 26 s at most, with warm standbys 23.5 s.
 	requestShare = 15
 	leastRequest = time.Second
 	// When a fifteenth of the duration is left, 28 s after the beginning of the last renewal of 30 s, a process ends that has not given
@@ -42,7 +43,7 @@ const (
 	orderlyGiveBack = 4 * time.Second
 )
 
-// retryPeriod is how often client-go asks to renew the lease, and reads it on the others.
+// retryPeriod is how often client-go requests a renewal of the leader, and reads the lease on the others.
 func (o *Options) retryPeriod() time.Duration {
 	if o.WarmStandby {
 		return o.LeaderElectionLease / warmRetries
@@ -85,7 +86,7 @@ func newLock(o Options, name string) (*resourcelock.LeaseLock, error) {
 }
 
 // leaderLock is the lock of a lease. It knows until when this process may act. It does not send a renewal that follows the one
-// before within one and a half warmRetries-th of the lease.
+// before sooner than warmRenewals says.
 type leaderLock struct {
 	resourcelock.Interface
 
@@ -142,9 +143,10 @@ func (l *leaderLock) Create(ctx context.Context, record resourcelock.LeaderElect
 	return l.write(ctx, record, l.Interface.Create)
 }
 
-// Update implements resourcelock.Interface.
+// Update implements resourcelock.Interface. Of the renewals that client-go requests, it sends those nearest to each warmRenewals-th of the lease.
 func (l *leaderLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	if leads, since := l.renewed(); leads && record.HolderIdentity == l.Identity() && since < l.lease/warmRetries*3/2 {
+	soon := l.lease/warmRenewals - l.lease/warmRetries/2
+	if leads, since := l.renewed(); leads && record.HolderIdentity == l.Identity() && since < soon {
 		return nil
 	}
 	return l.write(ctx, record, l.Interface.Update)
