@@ -28,12 +28,12 @@ const (
 	renewNumerator, renewDenominator = 2, 3
 	retryNumerator, retryDenominator = 2, 15
 	// A warm standby reads the lease every hundredth of it, or up to 2.2 times less, every 0.3 to 0.66 s of 30 s: it takes over at
-	// once when the leader ends in order. client-go requests a renewal of the leader as often; one every twentieth of the lease, 1.5 s
-	// of 30 s, is sent (leaderLock). So after a pause of the API server of 25 s, the leader has time to give the lease back.
+	// once when the leader ends in order. client-go would renew it as often; a renewal waits until a twentieth of the lease, 1.5 s of
+	// 30 s, has passed since the one before (leaderLock). So after a pause of the API server of 25 s, the leader has time to give the lease back.
 	warmRetries, warmRenewals = 100, 20
 	// One request takes a fifteenth of the duration at most, 2 s of 30 s. controller-runtime's own lock gives each request half of
 	// the deadline. From the beginning of the last renewal that succeeded, client-go gives up after that request, the time
-	// to the next one, and the 20 s: 2 + 4 + 20 = 26 s at most, with warm standbys 23.5 s.
+	// to the next one, and the 20 s: 2 + 4 + 20 = 26 s at most, with warm standbys 22.3 s.
 	requestShare = 15
 	leastRequest = time.Second
 	// When a fifteenth of the duration is left, 28 s after the beginning of the last renewal of 30 s, a process ends that has not given
@@ -43,7 +43,7 @@ const (
 	orderlyGiveBack = 4 * time.Second
 )
 
-// retryPeriod is how often client-go requests a renewal of the leader, and reads the lease on the others.
+// retryPeriod is the time between two attempts of client-go to renew the lease, or to get it.
 func (o *Options) retryPeriod() time.Duration {
 	if o.WarmStandby {
 		return o.LeaderElectionLease / warmRetries
@@ -85,8 +85,8 @@ func newLock(o Options, name string) (*resourcelock.LeaseLock, error) {
 	}, nil
 }
 
-// leaderLock is the lock of a lease. It knows until when this process may act. It does not send a renewal that follows the one
-// before sooner than warmRenewals says.
+// leaderLock is the lock of a lease. It knows until when this process may act. A renewal that follows the one before too
+// soon waits (warmRenewals).
 type leaderLock struct {
 	resourcelock.Interface
 
@@ -118,8 +118,11 @@ func (l *leaderLock) end(why error) {
 // held returns whether this process leads, and how long it may act; 0 if it has not requested the lease, or not for so long.
 func (l *leaderLock) held() (leads bool, left time.Duration) {
 	leads, since := l.renewed()
-	return leads, max(0, l.lease-l.lease/spareShare-since)
+	return leads, max(0, l.longest()-since)
 }
+
+// longest is how long a process may act after the beginning of a renewal.
+func (l *leaderLock) longest() time.Duration { return l.lease - l.lease/spareShare }
 
 // renewed returns whether this process leads, and the time since the beginning of its last renewal.
 func (l *leaderLock) renewed() (leads bool, since time.Duration) {
@@ -143,11 +146,17 @@ func (l *leaderLock) Create(ctx context.Context, record resourcelock.LeaderElect
 	return l.write(ctx, record, l.Interface.Create)
 }
 
-// Update implements resourcelock.Interface. Of the renewals that client-go requests, it sends those nearest to each warmRenewals-th of the lease.
+// Update implements resourcelock.Interface.
 func (l *leaderLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	soon := l.lease/warmRenewals - l.lease/warmRetries/2
-	if leads, since := l.renewed(); leads && record.HolderIdentity == l.Identity() && since < soon {
-		return nil
+	leads, since := l.renewed()
+	if wait := l.lease/warmRenewals - since; leads && record.HolderIdentity == l.Identity() && wait > 0 {
+		timer := l.clock.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C():
+		}
 	}
 	return l.write(ctx, record, l.Interface.Update)
 }
@@ -209,7 +218,7 @@ func (m *leased) Start(ctx context.Context) error {
 	defer end()
 	ended := make(chan error, 1)
 	go func() { ended <- m.Manager.Start(ctx) }()
-	check := m.lock.clock.NewTicker(m.lock.lease / warmRetries)
+	check := m.lock.clock.NewTimer(m.lock.longest())
 	defer check.Stop()
 	for {
 		select {
@@ -220,9 +229,14 @@ func (m *leased) Start(ctx context.Context) error {
 			m.giveBack(ctx)
 			return err
 		case <-check.C():
-			if leads, left := m.lock.held(); leads && left == 0 {
+			leads, left := m.lock.held()
+			if leads && left == 0 {
 				return fmt.Errorf("leader election lost: the lease %s was not renewed in time", m.lock.Describe())
 			}
+			if left == 0 { // From its election it may act for the longest time.
+				left = m.lock.longest()
+			}
+			check.Reset(left)
 		}
 	}
 }

@@ -123,28 +123,78 @@ func TestWhatIsGivenBack(t *testing.T) {
 	}
 }
 
-// Standbys read a lease often, and its leader writes it a fifth as often. What is not sent does not count as a renewal.
+// A renewal waits until it is due, so that a leader writes its lease less often than standbys read it.
 func TestRenewals(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	stored, fake := &recordLock{}, testclock.NewFakeClock(time.Unix(1000, 0))
 	lock := newLeaderLock(stored, DefaultLease)
 	lock.clock = fake
+	const period = DefaultLease / warmRenewals
 	mine := resourcelock.LeaderElectionRecord{HolderIdentity: "this"}
-	asked := func(fails error) (writes int) {
-		before := stored.writes
-		stored.err = fails
-		g.Expect(lock.Update(t.Context(), mine)).To(Or(Succeed(), MatchError(fails)))
-		fake.Step(DefaultLease / warmRetries)
-		return stored.writes - before
+	update := func(ctx context.Context, record resourcelock.LeaderElectionRecord) <-chan error {
+		done := make(chan error, 1)
+		go func() { done <- lock.Update(ctx, record) }()
+		return done
 	}
-	g.Expect([]int{asked(nil), asked(nil), asked(nil), asked(nil), asked(nil), asked(nil), asked(nil), asked(nil), asked(nil), asked(nil)}).To(Equal([]int{1, 0, 0, 0, 0, 1, 0, 0, 0, 0}))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	g.Eventually(update(ctx, mine)).Should(Receive(BeNil()), "it is elected at once")
+
+	renewal := update(ctx, mine)
+	g.Eventually(fake.HasWaiters).Should(BeTrue())
+	fake.Step(period - 1)
+	g.Consistently(renewal, 50*time.Millisecond).ShouldNot(Receive())
+	fake.Step(1)
+	g.Eventually(renewal).Should(Receive(BeNil()))
+	g.Expect(stored.writes).To(Equal(2))
+
+	fake.Step(period)
 	none := errors.New("no answer")
-	g.Expect([]int{asked(none), asked(none), asked(nil), asked(nil)}).To(Equal([]int{1, 1, 1, 0}), "one that failed is repeated")
+	stored.err = none
+	for range 2 {
+		g.Eventually(update(ctx, mine)).Should(Receive(MatchError(none)), "one that failed is repeated at once")
+	}
 	_, left := lock.held()
-	g.Expect(left).To(Equal(DefaultLease - DefaultLease/spareShare - 2*DefaultLease/warmRetries))
-	g.Expect(lock.Update(t.Context(), resourcelock.LeaderElectionRecord{})).To(Succeed())
+	g.Expect(left).To(Equal(lock.longest()-period), "what failed does not count")
+	stored.err = nil
+	g.Eventually(update(ctx, mine)).Should(Receive(BeNil()))
+	g.Expect(stored.writes).To(Equal(5))
+
+	renewal = update(ctx, mine)
+	g.Eventually(fake.HasWaiters).Should(BeTrue())
+	cancel()
+	g.Eventually(renewal).Should(Receive(MatchError(context.Canceled)))
+	g.Expect(stored.writes).To(Equal(5))
+	g.Eventually(update(t.Context(), resourcelock.LeaderElectionRecord{})).Should(Receive(BeNil()))
 	g.Expect(stored.record.HolderIdentity).To(BeEmpty(), "it is given back at once")
+}
+
+// A process that is elected while another leads, or after it has lost an election, is checked from that election on.
+func TestTheEndOfALeaseIsThatOfItsLastRenewal(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	fake := testclock.NewFakeClock(time.Unix(1000, 0))
+	lock := newLeaderLock(&recordLock{}, DefaultLease)
+	lock.clock = fake
+	acting, cut := context.WithCancel(t.Context())
+	defer cut()
+	m := leased{Manager: runs{start: func(context.Context) error { <-acting.Done(); return nil }}, lock: lock, cut: cut}
+	ended := make(chan error, 1)
+	go func() { ended <- m.Start(t.Context()) }()
+	// step waits for the timer of Start, so that it sees each time.
+	step := func(by time.Duration) {
+		g.Eventually(fake.HasWaiters).Should(BeTrue())
+		fake.Step(by)
+	}
+	step(10 * time.Second)
+	g.Expect(lock.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "this"})).To(Succeed())
+	step(lock.longest() - 10*time.Second) // It was elected 18 s ago.
+	g.Consistently(ended, 50*time.Millisecond).ShouldNot(Receive())
+	step(10*time.Second - 1)
+	g.Consistently(ended, 50*time.Millisecond).ShouldNot(Receive())
+	step(1)
+	g.Eventually(ended).Should(Receive(MatchError(ContainSubstring("was not renewed in time"))))
 }
 
 // A hub by name may wait for a namespace for longer than a lease before it writes its own: what takes the time of a write is behind that.
@@ -175,7 +225,7 @@ func TestALeaderHasTimeToGiveBack(t *testing.T) {
 			o := Options{LeaderElectionLease: lease, WarmStandby: warm}
 			request, deadline, next := max(lease/requestShare, leastRequest), lease*renewNumerator/renewDenominator, o.retryPeriod()
 			if warm {
-				next = lease/warmRenewals + o.retryPeriod()
+				next = max(0, lease/warmRenewals-request) + o.retryPeriod()
 			}
 			g.Expect(request+next+deadline).To(BeNumerically("<", lease-lease/spareShare), "%s, warm: %t", lease, warm)
 		}
