@@ -30,7 +30,9 @@ const (
 	// A warm standby reads the lease every hundredth of it, or up to 2.2 times less, every 0.3 to 0.66 s of 30 s: it takes over at
 	// once when the leader ends in order. client-go would renew it as often; a renewal waits until a twentieth of the lease, 1.5 s of
 	// 30 s, has passed since the one before (leaderLock). So after a pause of the API server of 25 s, the leader has time to give the lease back.
+	// A standby notices a renewal by its time, of which client-go compares whole seconds: two renewals are a second apart at least.
 	warmRetries, warmRenewals = 100, 20
+	leastBetween              = time.Second
 	// One request takes a fifteenth of the duration at most, 2 s of 30 s. controller-runtime's own lock gives each request half of
 	// the deadline. From the beginning of the last renewal that succeeded, client-go gives up after that request, the time
 	// to the next one, and the 20 s: 2 + 4 + 20 = 26 s at most, with warm standbys 22.3 s.
@@ -86,7 +88,7 @@ func newLock(o Options, name string) (*resourcelock.LeaseLock, error) {
 }
 
 // leaderLock is the lock of a lease. It knows until when this process may act. A renewal that follows the one before too
-// soon waits (warmRenewals).
+// soon waits.
 type leaderLock struct {
 	resourcelock.Interface
 
@@ -121,6 +123,15 @@ func (l *leaderLock) held() (leads bool, left time.Duration) {
 	return leads, max(0, l.longest()-since)
 }
 
+// check returns whether this process must end because its lease does, and else the time to the next check.
+func (l *leaderLock) check() (over bool, next time.Duration) {
+	leads, left := l.held()
+	if left == 0 && !leads {
+		left = l.longest() // It has as long from its election.
+	}
+	return left == 0, left
+}
+
 // longest is how long a process may act after the beginning of a renewal.
 func (l *leaderLock) longest() time.Duration { return l.lease - l.lease/spareShare }
 
@@ -146,15 +157,15 @@ func (l *leaderLock) Create(ctx context.Context, record resourcelock.LeaderElect
 	return l.write(ctx, record, l.Interface.Create)
 }
 
-// Update implements resourcelock.Interface.
+// Update implements resourcelock.Interface. A renewal that waits when the process ends is not sent.
 func (l *leaderLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	leads, since := l.renewed()
-	if wait := l.lease/warmRenewals - since; leads && record.HolderIdentity == l.Identity() && wait > 0 {
+	if wait := max(l.lease/warmRenewals, leastBetween) - since; leads && record.HolderIdentity == l.Identity() && wait > 0 {
 		timer := l.clock.NewTimer(wait)
 		defer timer.Stop()
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil
 		case <-timer.C():
 		}
 	}
@@ -163,6 +174,9 @@ func (l *leaderLock) Update(ctx context.Context, record resourcelock.LeaderElect
 
 func (l *leaderLock) write(ctx context.Context, record resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	mine, began := record.HolderIdentity == l.Identity(), l.clock.Now()
+	if mine {
+		record.RenewTime = metav1.NewTime(began) // client-go has set it before the wait.
+	}
 	l.mu.Lock()
 	switch {
 	case !mine:
@@ -229,14 +243,11 @@ func (m *leased) Start(ctx context.Context) error {
 			m.giveBack(ctx)
 			return err
 		case <-check.C():
-			leads, left := m.lock.held()
-			if leads && left == 0 {
+			over, next := m.lock.check()
+			if over {
 				return fmt.Errorf("leader election lost: the lease %s was not renewed in time", m.lock.Describe())
 			}
-			if left == 0 { // From its election it may act for the longest time.
-				left = m.lock.longest()
-			}
-			check.Reset(left)
+			check.Reset(next)
 		}
 	}
 }
