@@ -135,6 +135,9 @@ func (l *leaderLock) check() (over bool, next time.Duration) {
 // longest is how long a process may act after the beginning of a renewal.
 func (l *leaderLock) longest() time.Duration { return l.lease - l.lease/spareShare }
 
+// between is the least time between the beginnings of two renewals.
+func (l *leaderLock) between() time.Duration { return max(l.lease/warmRenewals, leastBetween) }
+
 // renewed returns whether this process leads, and the time since the beginning of its last renewal.
 func (l *leaderLock) renewed() (leads bool, since time.Duration) {
 	l.mu.Lock()
@@ -160,7 +163,7 @@ func (l *leaderLock) Create(ctx context.Context, record resourcelock.LeaderElect
 // Update implements resourcelock.Interface. A renewal that waits when the process ends is not sent.
 func (l *leaderLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	leads, since := l.renewed()
-	if wait := max(l.lease/warmRenewals, leastBetween) - since; leads && record.HolderIdentity == l.Identity() && wait > 0 {
+	if wait := l.between() - since; leads && record.HolderIdentity == l.Identity() && wait > 0 {
 		timer := l.clock.NewTimer(wait)
 		defer timer.Stop()
 		select {

@@ -54,6 +54,14 @@ func (l *recordLock) Update(_ context.Context, record resourcelock.LeaderElectio
 	return l.err
 }
 
+// newFakeLock returns a lock around a record in memory, with a clock that stands still.
+func newFakeLock(lease time.Duration) (*leaderLock, *recordLock, *testclock.FakeClock) {
+	stored, fake := &recordLock{}, testclock.NewFakeClock(time.Unix(1000, 0))
+	lock := newLeaderLock(stored, lease)
+	lock.clock = fake
+	return lock, stored, fake
+}
+
 // Whether a process gives a lease back when its manager has ended.
 func TestWhatIsGivenBack(t *testing.T) {
 	t.Parallel()
@@ -128,9 +136,7 @@ func TestWhatIsGivenBack(t *testing.T) {
 func TestRenewals(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	stored, fake := &recordLock{}, testclock.NewFakeClock(time.Unix(1000, 0))
-	lock := newLeaderLock(stored, DefaultLease)
-	lock.clock = fake
+	lock, stored, fake := newFakeLock(DefaultLease)
 	const period = DefaultLease / warmRenewals
 	mine := resourcelock.LeaderElectionRecord{HolderIdentity: "this"}
 	update := func(ctx context.Context, record resourcelock.LeaderElectionRecord) <-chan error {
@@ -176,9 +182,7 @@ func TestRenewals(t *testing.T) {
 func TestRenewalsOfAShortLease(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	stored, fake := &recordLock{}, testclock.NewFakeClock(time.Unix(1000, 0))
-	lock := newLeaderLock(stored, 5*time.Second)
-	lock.clock = fake
+	lock, stored, fake := newFakeLock(5 * time.Second)
 	mine := resourcelock.LeaderElectionRecord{HolderIdentity: "this", RenewTime: metav1.NewTime(fake.Now())}
 	g.Expect(lock.Update(t.Context(), mine)).To(Succeed())
 	renewal := make(chan error, 1)
@@ -195,9 +199,7 @@ func TestRenewalsOfAShortLease(t *testing.T) {
 func TestWhenTheEndOfALeaseIsChecked(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	stored, fake := &recordLock{}, testclock.NewFakeClock(time.Unix(1000, 0))
-	lock := newLeaderLock(stored, DefaultLease)
-	lock.clock = fake
+	lock, stored, fake := newFakeLock(DefaultLease)
 	checked := func(over bool, next time.Duration) {
 		t.Helper()
 		isOver, until := lock.check()
@@ -228,9 +230,7 @@ func TestWhenTheEndOfALeaseIsChecked(t *testing.T) {
 func TestTheEndOfALeaseIsThatOfItsLastRenewal(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	fake := testclock.NewFakeClock(time.Unix(1000, 0))
-	lock := newLeaderLock(&recordLock{}, DefaultLease)
-	lock.clock = fake
+	lock, _, fake := newFakeLock(DefaultLease)
 	acting, cut := context.WithCancel(t.Context())
 	defer cut()
 	m := leased{Manager: runs{start: func(context.Context) error { <-acting.Done(); return nil }}, lock: lock, cut: cut}
@@ -275,12 +275,13 @@ func TestALeaderHasTimeToGiveBack(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	for _, lease := range []time.Duration{15 * time.Second, DefaultLease, 2 * time.Minute} {
+		lock := newLeaderLock(&recordLock{}, lease)
 		for _, warm := range []bool{true, false} {
 			o := Options{LeaderElectionLease: lease, WarmStandby: warm}
 			request, deadline := max(lease/requestShare, leastRequest), lease*renewNumerator/renewDenominator
-			g.Expect(request+o.retryPeriod()+deadline).To(BeNumerically("<", lease-lease/spareShare), "%s, warm: %t", lease, warm)
+			g.Expect(request+o.retryPeriod()+deadline).To(BeNumerically("<", lock.longest()), "%s, warm: %t", lease, warm)
 		}
-		g.Expect(lease - lease/spareShare).To(BeNumerically(">", 5*lease/6+max(lease/warmRenewals, leastBetween)+lease/warmRetries))
+		g.Expect(lock.longest()).To(BeNumerically(">", 5*lease/6+lock.between()+lease/warmRetries))
 	}
 }
 
