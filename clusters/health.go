@@ -1,8 +1,6 @@
 package clusters
 
 import (
-	"time"
-
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 )
 
@@ -121,26 +119,17 @@ func (h *health) verdict(was outcome, kindsOK bool) event {
 	return eventHealthy
 }
 
-// ReasonSyncing is the reason of a WatchedKind whose initial list is not complete.
+// ReasonSyncing is the reason of a WatchedKind whose initial list is under way, or waits for
+// others. It says nothing about the cluster; one that takes too long has another reason.
 const ReasonSyncing = "NotSynced"
 
-// failingKind returns the first kind that makes the cluster Degraded. Such a kind is not
-// synced for another reason than ReasonSyncing, or its initial list is not complete after
-// the grace period that began at since. Without a failing kind, until is when the next
-// grace period ends.
-func failingKind(kinds []capstanv1.WatchedKind, since map[string]time.Time, grace time.Duration, now time.Time) (failing *capstanv1.WatchedKind, until time.Time) {
+// failingKind returns the first kind that makes the cluster Degraded: one that is not synced
+// for another reason than ReasonSyncing; nil if there is none.
+func failingKind(kinds []capstanv1.WatchedKind) *capstanv1.WatchedKind {
 	for i := range kinds {
-		k := &kinds[i]
-		if k.Synced {
-			continue
-		}
-		end := since[k.Kind].Add(grace)
-		if (k.Reason != "" && k.Reason != ReasonSyncing) || !now.Before(end) {
-			return k, time.Time{}
-		}
-		if until.IsZero() || end.Before(until) {
-			until = end
+		if k := &kinds[i]; !k.Synced && k.Reason != ReasonSyncing {
+			return k
 		}
 	}
-	return nil, until
+	return nil
 }

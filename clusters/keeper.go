@@ -69,7 +69,6 @@ type keeperState struct {
 	connection *Connection
 	engagement *engagement
 	kinds      []capstanv1.WatchedKind
-	kindSince  map[string]time.Time // when each kind was first reported unsynced
 	apps       int
 	// brief: the state was last published as one that is expected to change (isBrief).
 	brief bool
@@ -142,20 +141,9 @@ func (k *keeper) report(kinds []capstanv1.WatchedKind, apps int) {
 	kinds = slices.Clone(kinds)
 	slices.SortFunc(kinds, func(a, b capstanv1.WatchedKind) int { return cmp.Compare(a.Kind, b.Kind) })
 	kinds = slices.CompactFunc(kinds, func(a, b capstanv1.WatchedKind) bool { return a.Kind == b.Kind })
-	now := k.m.clock.Now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	since := map[string]time.Time{}
-	for _, kind := range kinds {
-		if kind.Synced {
-			continue
-		}
-		since[kind.Kind] = now
-		if at, ok := k.lockedState.kindSince[kind.Kind]; ok {
-			since[kind.Kind] = at
-		}
-	}
-	k.lockedState.kinds, k.lockedState.kindSince, k.lockedState.apps = kinds, since, apps
+	k.lockedState.kinds, k.lockedState.apps = kinds, apps
 }
 
 // retire marks a keeper as forgotten. It returns false when the cluster is demanded.

@@ -47,7 +47,7 @@ func (k *keeper) probeIfDue(ctx context.Context) {
 	now = k.m.clock.Now()
 	// While requests wait, the responses to these probes are the only contact.
 	silent := !passes(was.State) || now.Sub(connection.LastContact()) >= k.m.timings.Silence
-	failing := k.kindsProblem(now)
+	failing := k.kindsProblem()
 	e := k.moving(k.health.judge(result, was, silent, failing == nil))
 	// While a server does not respond, or rejects credentials that worked, only probes are
 	// sent to it: see transport.Options.CheckServer and Reauthenticate.

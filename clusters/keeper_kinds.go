@@ -2,7 +2,6 @@ package clusters
 
 import (
 	"fmt"
-	"time"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 )
@@ -12,7 +11,7 @@ func (k *keeper) judgeKinds() {
 	if k.health.good == 0 || !passes(k.outcome().State) {
 		return
 	}
-	failing := k.kindsProblem(k.m.clock.Now())
+	failing := k.kindsProblem()
 	e := k.moving(k.health.verdict(k.outcome(), failing == nil))
 	k.apply(e, k.describe(e, nil, failing))
 }
@@ -27,14 +26,10 @@ func (k *keeper) moving(e event) event {
 }
 
 // kindsProblem returns a copy of the first kind that makes the cluster Degraded, or nil.
-func (k *keeper) kindsProblem(now time.Time) *capstanv1.WatchedKind {
+func (k *keeper) kindsProblem() *capstanv1.WatchedKind {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	failing, _ := failingKind(k.lockedState.kinds, k.lockedState.kindSince, k.m.timings.KindGrace, now)
-	if failing == nil {
-		return nil
-	}
-	return failing.DeepCopy()
+	return failingKind(k.lockedState.kinds).DeepCopy()
 }
 
 // describe returns the message for users.
@@ -45,11 +40,7 @@ func (k *keeper) describe(e event, problem error, failing *capstanv1.WatchedKind
 	case e == eventNewServer:
 		return k.handover.problem
 	case e == eventKinds && failing != nil:
-		reason := failing.Reason
-		if reason == "" {
-			reason = ReasonSyncing
-		}
-		return fmt.Sprintf("%s cannot be watched: %s: %s", failing.Kind, reason, failing.Message)
+		return fmt.Sprintf("%s cannot be watched: %s: %s", failing.Kind, failing.Reason, failing.Message)
 	case e == eventUnauthorized && !k.ref.IsLocal():
 		return fmt.Sprintf("%s with the credentials of Secret %s: renew them there", problem, k.creds.secret)
 	case problem != nil:

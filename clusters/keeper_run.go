@@ -136,7 +136,7 @@ func (k *keeper) removed(demanded, deleting bool) (more bool) {
 func (k *keeper) release() {
 	k.disconnect()
 	k.mu.Lock()
-	k.lockedState.kinds, k.lockedState.kindSince, k.lockedState.apps = nil, nil, 0
+	k.lockedState.kinds, k.lockedState.apps = nil, 0
 	k.mu.Unlock()
 	k.apply(eventReleased, "no Pipeline uses the cluster")
 	k.publish()
@@ -178,9 +178,5 @@ func (k *keeper) untilNext() time.Duration {
 	if k.connection() != nil && k.creds.usable {
 		sooner(k.nextProbe)
 	}
-	k.mu.Lock()
-	_, grace := failingKind(k.lockedState.kinds, k.lockedState.kindSince, k.m.timings.KindGrace, now)
-	k.mu.Unlock()
-	sooner(grace)
 	return wait
 }

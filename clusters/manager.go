@@ -426,7 +426,7 @@ func (m *Manager) Connection(name multicluster.ClusterName) (*Connection, error)
 
 // ReportKinds sets the watched kinds of a cluster and its number of applications. They are
 // part of its ClusterConnection and its state. A kind that is not synced makes the cluster
-// Degraded, unless its reason is "" or ReasonSyncing and Timings.KindGrace is not over.
+// Degraded, unless its reason is ReasonSyncing.
 func (m *Manager) ReportKinds(name multicluster.ClusterName, kinds []capstanv1.WatchedKind, apps int) {
 	k := m.keeper(name)
 	if k == nil {

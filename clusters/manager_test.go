@@ -405,7 +405,7 @@ func TestAdopts(t *testing.T) {
 // TestReportedKinds: what watchers say shows, and a kind that fails degrades.
 func TestReportedKinds(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(o *clusters.Options) { o.Timings.KindGrace = 500 * time.Millisecond })
+	w := newWorld(t, nil)
 	w.start()
 	w.connected("prod", "")
 	name := w.clusterName("prod")
@@ -424,8 +424,8 @@ func TestReportedKinds(t *testing.T) {
 	report(true, "")
 	w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected)
 	report(false, clusters.ReasonSyncing)
-	w.reaches("prod", capstanv1.ConnectionDegraded, clusters.ReasonKindNotSynced) // once the grace is over
-	report(true, "")
+	w.g.Eventually(func() []capstanv1.WatchedKind { o, _ := w.shown("cluster.prod"); return o.Status.Kinds }).
+		Should(ConsistOf(HaveField("Reason", clusters.ReasonSyncing)))
 	w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected)
 	w.g.Eventually(w.recorder.Events).Should(Receive(ContainSubstring("Warning Degraded KindNotSynced")))
 }

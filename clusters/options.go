@@ -91,9 +91,6 @@ type Timings struct {
 	// ForbiddenRetry (1 min) until a Secret that the hub may not read is read again; after 15
 	// reads, AuthRetryMax.
 	ForbiddenRetry time.Duration
-	// KindGrace (30 s) is the time for the initial list of a kind. After it, the cluster is
-	// Degraded.
-	KindGrace time.Duration
 	// ProbeConfirm (200 ms) is the time between the good probes that end an outage. It is
 	// ProbeRetry for a cluster that failed within a minute after its last outage: one that flaps
 	// shall not become Ready each time.
@@ -129,7 +126,6 @@ func DefaultTimings() Timings {
 		AuthRetry:           5 * time.Second,
 		AuthRetryMax:        10 * time.Minute,
 		ForbiddenRetry:      time.Minute,
-		KindGrace:           30 * time.Second,
 		ProbeConfirm:        200 * time.Millisecond,
 		ReleaseSpread:       2 * time.Second,
 		Handover:            30 * time.Second,
@@ -154,7 +150,6 @@ func (t Timings) orDefaults() Timings {
 		AuthRetry:           cmp.Or(t.AuthRetry, d.AuthRetry),
 		AuthRetryMax:        cmp.Or(t.AuthRetryMax, d.AuthRetryMax),
 		ForbiddenRetry:      cmp.Or(t.ForbiddenRetry, d.ForbiddenRetry),
-		KindGrace:           cmp.Or(t.KindGrace, d.KindGrace),
 		ProbeConfirm:        cmp.Or(t.ProbeConfirm, d.ProbeConfirm),
 		ReleaseSpread:       cmp.Or(t.ReleaseSpread, d.ReleaseSpread),
 		Handover:            cmp.Or(t.Handover, d.Handover),

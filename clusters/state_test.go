@@ -65,11 +65,11 @@ func document() string {
 | Ready again | %d consecutive good probes |
 | probes of an Unreachable cluster | %s, doubling to %s, with jitter, and at most a quarter of the outage |
 | after AuthFailed | at once when the Secret changes; else %s, doubling to %s |
-| a kind whose initial list is not complete makes the cluster Degraded | after %s |
+| a kind that cannot be watched makes the cluster Degraded | at once; ListSlow is such a problem, and an initial list that is under way, or waits for others, is none |
 | a connection without demand is kept for | %s |
 `, probePath, d.ProbeTimeout, d.ProbeInterval, 100*probeJitter, d.ProbeRetry, d.ConnectRetry, d.ProbeConfirm, steadyFor, failingThreshold, lossThreshold, d.Silence,
 		probePath, rejectedThreshold, d.AuthRecheck, 2*d.AuthRecheck, 4*d.AuthRecheck,
-		steadyThreshold, d.UnreachableRetry, d.UnreachableRetryMax, d.AuthRetry, d.AuthRetryMax, d.KindGrace, d.Linger)
+		steadyThreshold, d.UnreachableRetry, d.UnreachableRetryMax, d.AuthRetry, d.AuthRetryMax, d.Linger)
 	return b.String()
 }
 
@@ -199,29 +199,24 @@ func TestHealthProperty(t *testing.T) {
 }
 
 func TestFailingKind(t *testing.T) {
-	now := time.Unix(1000, 0)
-	since := map[string]time.Time{"a": now.Add(-20 * time.Second), "b": now.Add(-40 * time.Second), "c": now.Add(-10 * time.Second)}
 	for _, tc := range []struct {
 		name    string
 		kinds   []capstanv1.WatchedKind
 		failing string
-		until   time.Time
 	}{
 		{name: "none"},
 		{name: "synced", kinds: []capstanv1.WatchedKind{{Kind: "b", Synced: true, Reason: "Forbidden"}}},
-		{name: "being listed", kinds: []capstanv1.WatchedKind{{Kind: "a"}, {Kind: "c", Reason: ReasonSyncing}}, until: now.Add(10 * time.Second)},
-		{name: "listed too long", kinds: []capstanv1.WatchedKind{{Kind: "a"}, {Kind: "b", Reason: ReasonSyncing}}, failing: "b"},
-		{name: "failing", kinds: []capstanv1.WatchedKind{{Kind: "a", Reason: "Forbidden"}}, failing: "a"},
+		{name: "being listed", kinds: []capstanv1.WatchedKind{{Kind: "a", Reason: ReasonSyncing}}},
+		{name: "failing", kinds: []capstanv1.WatchedKind{{Kind: "a", Reason: ReasonSyncing}, {Kind: "b", Reason: "Forbidden"}, {Kind: "c", Reason: "TooLarge"}}, failing: "b"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
-			failing, until := failingKind(tc.kinds, since, 30*time.Second, now)
+			failing := failingKind(tc.kinds)
 			if tc.failing == "" {
 				g.Expect(failing).To(BeNil())
 			} else {
 				g.Expect(failing.Kind).To(Equal(tc.failing))
 			}
-			g.Expect(until).To(Equal(tc.until))
 		})
 	}
 }

@@ -44,16 +44,21 @@ func (d demandSet) release(want wanted, owner string, now time.Time) {
 	}
 }
 
-// sweep drops demands that have had no owner for the linger, and returns whether it dropped
-// one.
-func (d demandSet) sweep(now time.Time, linger time.Duration) (dropped bool) {
+// sweep drops demands that have had no owner for the linger. It returns whether it dropped one,
+// and when the next linger ends; zero if none has begun.
+func (d demandSet) sweep(now time.Time, linger time.Duration) (dropped bool, next time.Time) {
 	for want, i := range d {
-		if len(i.owners) == 0 && now.Sub(i.since) >= linger {
-			delete(d, want)
-			dropped = true
+		if len(i.owners) > 0 {
+			continue
 		}
+		if end := i.since.Add(linger); end.After(now) {
+			next = sooner(next, end)
+			continue
+		}
+		delete(d, want)
+		dropped = true
 	}
-	return dropped
+	return dropped, next
 }
 
 // has returns whether an object is demanded.

@@ -63,7 +63,9 @@
 // mutexes; shared.mu is not taken under them.
 //
 // loop is the goroutine of Start. It does all that never waits, for all clusters: it judges
-// freshness, delivers wakes, reports, and checks timeouts. work is the work goroutine of
+// freshness, delivers wakes, reports, and checks timeouts. It checks a cluster when something has
+// changed it (changedLocked), and when it is due: view.due says when time alone changes something.
+// A check of each cluster every 2 s took a tenth of the CPU of a hub over 10,000 clusters. work is the work goroutine of
 // one keeper, for one (cluster, kind). It does what can wait, and exists while there is
 // work. Each informer has one goroutine in addition to client-go's. All end with Start's
 // context, or when the linger of the demand has passed.

@@ -26,7 +26,7 @@ const clientVerbosity = 2
 func (r *run) start(namespace string) {
 	shared, kind := r.subject.shared, r.subject.kind.GroupKind.String()
 	ctx, stop := context.WithCancel(r.ctx)
-	i := &informer{namespace: namespace, stop: stop, began: shared.options.Clock.Now()}
+	i := &informer{namespace: namespace, stop: stop}
 	i.stream = transport.NewStream(shared.options.Clock)
 	i.store = cache.NewStore(cache.MetaNamespaceKeyFunc)
 	logger := shared.options.Logger.V(clientVerbosity) // client-go logs every watch that ends.
@@ -45,6 +45,7 @@ func (r *run) start(namespace string) {
 		case <-ctx.Done():
 			return
 		}
+		r.noteBegun(i)
 		r.spawn(func() { r.awaitSync(ctx, i) })
 		shared.meters.relists.WithLabelValues(kind) // The series exists, at 0, from the start.
 		running := shared.meters.informers.WithLabelValues(kind)
@@ -59,6 +60,15 @@ func (r *run) addInformer(i *informer) {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	r.lockedState.informers[i.namespace] = i
+	shared.changedLocked(r.subject.cluster.name)
+}
+
+// noteBegun notes that an informer's initial list begins.
+func (r *run) noteBegun(i *informer) {
+	shared := r.subject.shared
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	i.lockedState.began = shared.options.Clock.Now()
 	shared.changedLocked(r.subject.cluster.name)
 }
 

@@ -13,9 +13,11 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/index"
 	"github.com/capstan-hub/capstan/watchers"
 	"github.com/capstan-hub/capstan/watchers/apps"
 )
@@ -84,6 +86,47 @@ func TestServerThatStreamsNoLists(t *testing.T) {
 	w.g.Expect(w.freshness(app).Reason).To(Equal(watchers.ReasonNotSynced))
 	close(answer)
 	w.g.Eventually(w.sight(app)).Should(Equal(absent))
+}
+
+// TestAListThatWaitsIsNotSlow: a cluster is Degraded while its own list takes long, and not while its list has
+// to wait for the lists of other clusters.
+func TestAListThatWaitsIsNotSlow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(o *watchers.Options) {
+		o.Lists, o.Timings.SlowList, o.Timings.ListSlot = 1, 300*time.Millisecond, patience
+	})
+	state := func(c multicluster.ClusterName) func() capstanv1.ConnectionState {
+		return func() capstanv1.ConnectionState {
+			s, _ := w.manager.Snapshot(c)
+			return s.State
+		}
+	}
+	answer := make(chan struct{})
+	slow := multicluster.ClusterName(w.olderServer("slow", func(rw http.ResponseWriter, r *http.Request) {
+		select {
+		case <-answer:
+		case <-r.Context().Done():
+		}
+		_, _ = io.WriteString(rw, `{"kind":"HelmReleaseList","apiVersion":"helm.toolkit.fluxcd.io/v2","metadata":{"resourceVersion":"1"},"items":[]}`)
+	}))
+	first := w.release(slow, "web")
+	w.use("first", first)
+	w.g.Eventually(func() string { return w.freshness(first).Reason }).Should(Equal(watchers.ReasonSlow))
+	w.g.Eventually(state(slow)).Should(Equal(capstanv1.ConnectionDegraded))
+	w.g.Eventually(func() (string, error) { k, err := w.reported("slow", apps.HelmRelease)(); return k.Message, err }).
+		Should(ContainSubstring("takes longer than 300ms"))
+
+	waiting := w.admin("waiting", home)
+	second := w.release(waiting, "web")
+	w.use("second", second)
+	w.g.Eventually(func() string { return w.freshness(second).Message }).Should(ContainSubstring("waits"))
+	w.g.Consistently(func() string { return w.freshness(second).Reason }, time.Second).Should(Equal(watchers.ReasonNotSynced))
+	w.g.Expect(state(waiting)()).To(Equal(capstanv1.ConnectionReady))
+	close(answer)
+	for _, o := range []index.Object{first, second} {
+		w.g.Eventually(w.sight(o)).Should(Equal(absent))
+	}
+	w.g.Eventually(state(slow)).Should(Equal(capstanv1.ConnectionReady))
 }
 
 // TestTenThousandLargeApplications: 10,000 applications of 8 KiB are 80 MiB. They are read one

@@ -1,6 +1,8 @@
 package watchers
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -19,7 +21,7 @@ func (k *keeper) view(snapshot clusters.Snapshot, connection *clusters.Connectio
 	}
 	k.subject.shared.mu.Lock()
 	defer k.subject.shared.mu.Unlock()
-	v.began, v.problem = k.lockedState.began, k.subject.lockedState.problem
+	v.began, v.problem, v.retryAt = k.lockedState.began, k.subject.lockedState.problem, k.subject.lockedState.retryAt
 	if k.kindIsObserved() {
 		v.objects = k.subject.lockedState.demand.objects()
 	}
@@ -35,9 +37,10 @@ func (k *keeper) view(snapshot clusters.Snapshot, connection *clusters.Connectio
 			ready = append(ready, i)
 		}
 		v.informers = append(v.informers, informerView{
-			namespace: namespace, began: i.began, ready: s.ready, problem: s.problem, failing: s.failing, behind: i.stream.Behind(),
+			namespace: namespace, began: s.began, ready: s.ready, problem: s.problem, failing: s.failing, behind: i.stream.Behind(),
 		})
 	}
+	slices.SortFunc(v.informers, func(a, b informerView) int { return strings.Compare(a.namespace, b.namespace) })
 	if v.scopes == scopeNamespaces {
 		for want := range k.subject.lockedState.demand {
 			v.wanted = append(v.wanted, want.namespace)

@@ -21,8 +21,6 @@ type informer struct {
 	store     cache.Store
 	synced    <-chan struct{}
 	stop      context.CancelFunc
-	// began is when the run started it.
-	began time.Time
 	// stream follows its watches.
 	stream *transport.Stream
 	// objects that it holds, and held are their bytes by the estimate of storedBytes.
@@ -34,6 +32,8 @@ type informer struct {
 }
 
 type informerState struct {
+	// began is when it got a slot for its initial list; zero while it waits for one.
+	began time.Time
 	// ready: the initial list is complete, and every demanded object is observed.
 	ready bool
 	// problem is that of the last list or watch call, and failing since when they fail.

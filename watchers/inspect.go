@@ -15,7 +15,7 @@ type InformerState struct {
 	Kind    schema.GroupKind
 	// Namespace that the informer reads; empty for all.
 	Namespace string
-	// Since is when it was started; zero for a kind without an informer.
+	// Since is when its initial list began; zero before that, and for a kind without an informer.
 	Since time.Time
 	// Synced: its initial list is complete.
 	Synced bool
@@ -39,7 +39,7 @@ func (w *Watcher) Informers() []InformerState {
 			}
 			for namespace, i := range k.lockedState.run.lockedState.informers {
 				one := of
-				one.Namespace, one.Since, one.Synced = namespace, i.began, i.isSynced()
+				one.Namespace, one.Since, one.Synced = namespace, i.lockedState.began, i.isSynced()
 				one.Objects, one.Bytes, one.Problem = i.objects.Load(), i.held.Load(), i.lockedState.problem.text()
 				all = append(all, one)
 			}

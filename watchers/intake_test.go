@@ -144,13 +144,13 @@ func TestVersionsThatGoBackAgainAndAgain(t *testing.T) {
 func TestWakesOfAListThatDoesNotComplete(t *testing.T) {
 	g := NewWithT(t)
 	woken := map[types.NamespacedName]bool{}
-	_, k, clock := still(func(pipelines []types.NamespacedName, initial bool) {
+	_, k, _ := still(func(pipelines []types.NamespacedName, initial bool) {
 		for _, p := range pipelines {
 			woken[p] = initial
 		}
 	})
 	ctx, cancel := context.WithCancelCause(t.Context())
-	i := &informer{namespace: "shop", began: clock.Now()}
+	i := &informer{namespace: "shop"}
 	r := &run{
 		subject: k.subject, ctx: ctx, cancel: cancel, unbind: func() bool { return true }, ledger: newLedger(nil, time.Time{}, k.subject.record),
 		lockedState: runState{scopes: scopeNamespaces, informers: map[string]*informer{"shop": i}},

@@ -153,9 +153,9 @@ func TestView(t *testing.T) {
 	g.Expect(v.place.String()).To(Equal("Cluster/team/prod"))
 
 	trouble, began := problem{ReasonUnreadable, "is broken"}, clock.Now()
-	one := &informer{namespace: "shop", began: began, stream: transport.NewStream(clock)}
-	one.lockedState = informerState{ready: true, problem: trouble, failing: began}
-	two := &informer{namespace: "other", began: began, stream: transport.NewStream(clock)}
+	one := &informer{namespace: "shop", stream: transport.NewStream(clock)}
+	one.lockedState = informerState{began: began, ready: true, problem: trouble, failing: began}
+	two := &informer{namespace: "other", stream: transport.NewStream(clock)}
 	k.lockedState.began, k.subject.lockedState.problem = began, trouble
 	k.lockedState.run = &run{subject: k.subject, lockedState: runState{
 		scopes: scopeNamespaces, version: "v1", informers: map[string]*informer{"shop": one, "other": two},
@@ -163,9 +163,10 @@ func TestView(t *testing.T) {
 	clock.Step(45 * time.Second)
 	v, ready = k.view(up, nil, clock.Now())
 	g.Expect(ready).To(ConsistOf(one))
-	g.Expect(v.informers).To(ConsistOf(
-		informerView{namespace: "shop", began: began, ready: true, problem: trouble, failing: began, behind: 45 * time.Second},
-		informerView{namespace: "other", began: began, behind: 45 * time.Second}))
+	g.Expect(v.informers).To(Equal([]informerView{
+		{namespace: "other", behind: 45 * time.Second},
+		{namespace: "shop", began: began, ready: true, problem: trouble, failing: began, behind: 45 * time.Second},
+	}), "in order; one waits for a slot")
 	g.Expect(v.wanted).To(ConsistOf("shop"))
 	g.Expect(v.began).To(Equal(began))
 	g.Expect(v.problem).To(Equal(trouble))
@@ -270,12 +271,18 @@ func TestDemandIsASetOfOwners(t *testing.T) {
 	g.Expect(k.subject.lockedState.demand.objects()).To(Equal(1))
 	w.SetDemand("other", nil)
 	w.SetDemand("other", nil)
-	sweep := func(after time.Duration) bool { return k.subject.sweepLocked(clock.Now().Add(after)) }
+	var next time.Time
+	sweep := func(after time.Duration) (empty bool) {
+		empty, next = k.subject.sweepLocked(clock.Now().Add(after))
+		return empty
+	}
 	g.Expect(sweep(time.Hour)).To(BeFalse())
+	g.Expect(next).To(BeZero())
 	w.SetDemand("test", nil)
 	g.Expect(k.subject.lockedState.demand.objects()).To(BeZero())
 	g.Expect(k.subject.wants("shop", "web")).To(BeTrue(), "it lingers")
 	g.Expect(sweep(59 * time.Second)).To(BeFalse())
+	g.Expect(next).To(Equal(clock.Now().Add(time.Minute)))
 	w.SetDemand("again", d)
 	clock.Step(time.Hour)
 	g.Expect(sweep(0)).To(BeFalse())

@@ -22,11 +22,14 @@ type view struct {
 	// began is when the list under way was needed: when the connection was made, or when the
 	// last run ended.
 	began time.Time
-	// problem is why the last run ended, until another is synced.
+	// problem is why the last run ended, until another is synced; retryAt is when to work without
+	// an event, zero for never.
 	problem problem
+	retryAt time.Time
 	// scopes of the run that counts; unknown where there is none, or it is not planned.
-	scopes    scopes
-	version   string
+	scopes  scopes
+	version string
+	// informers in the order of their namespaces.
 	informers []informerView
 	// wanted are the namespaces of all demands, "" for those of all.
 	wanted []string
@@ -37,8 +40,9 @@ type view struct {
 // informerView is the part of a view about one informer.
 type informerView struct {
 	namespace string
-	began     time.Time
-	ready     bool
+	// began is when its initial list began; zero before it.
+	began time.Time
+	ready bool
 	// problem is that of the last call, and failing since when calls fail.
 	problem problem
 	failing time.Time
@@ -132,11 +136,14 @@ func (v view) fails(i informerView) bool {
 }
 
 // syncing returns the problem that the initial list is not complete yet, which is normal
-// for a while.
+// for a while after it began. Before that, the time of began is zero.
 func (v view) syncing(namespace string, began time.Time) problem {
 	at := v.place
 	at.namespace = namespace
-	if slow := v.timings.SlowList; !began.IsZero() && v.now.Sub(began) > slow {
+	if began.IsZero() {
+		return problem{ReasonNotSynced, fmt.Sprintf("the initial list of %s in %s waits for other lists", at.kind.GroupKind, at)}
+	}
+	if slow := v.timings.SlowList; v.now.Sub(began) >= slow {
 		return problem{ReasonSlow, fmt.Sprintf("the initial list of %s in %s takes longer than %s", at.kind.GroupKind, at, slow)}
 	}
 	return problem{ReasonNotSynced, fmt.Sprintf("the initial list of %s in %s is under way", at.kind.GroupKind, at)}
@@ -184,21 +191,80 @@ func (v view) synced() bool {
 // synced and cannot be watched any more is not synced.
 func watchedKind(v view) capstanv1.WatchedKind {
 	shown := capstanv1.WatchedKind{Kind: v.place.kind.GroupKind.String(), Version: v.version, Synced: v.synced()}
-	p := v.problem
-	if v.scopes != scopesUnknown {
-		p = problem{}
-	}
-	least := ""
-	for _, i := range v.informers {
-		if v.fails(i) && (p.reason == "" || i.namespace < least) {
-			p, least, shown.Synced = i.problem, i.namespace, false
-		}
-	}
-	if !shown.Synced {
-		shown.Reason, shown.Message = p.reason, p.message
-		if shown.Reason == "" {
-			shown.Reason = clusters.ReasonSyncing
-		}
+	if p := v.lasting(); p.reason != "" {
+		shown.Synced, shown.Reason, shown.Message = false, p.reason, p.message
+	} else if !shown.Synced {
+		shown.Reason = clusters.ReasonSyncing
 	}
 	return shown
+}
+
+// due returns when the kind has to be checked again although nothing has changed it; zero for
+// never. Until then, time alone changes neither judge nor watchedKind, and every other change is
+// an event that makes the loop check the cluster. An answer of a cluster, or the resumption of
+// its watch, is no event: they are found with the next checks. What resumeSilent and identify
+// find may wait for the end of FreshFor.
+func (v view) due() (due time.Time) {
+	consider := func(at time.Time) {
+		if at.After(v.now) {
+			due = sooner(due, at)
+		}
+	}
+	consider(v.retryAt)
+	if v.connectionProblem().reason == "" && v.connected {
+		silent := v.lastContact.Add(v.timings.FreshFor) // No watch that ends until then is behind for longer, either.
+		if consider(silent); !silent.After(v.now) {
+			consider(v.now.Add(v.timings.Check))
+		}
+	}
+	if len(v.informers) == 0 && !v.began.IsZero() {
+		consider(v.began.Add(v.timings.SlowList))
+	}
+	for _, i := range v.informers {
+		switch {
+		case i.ready && i.behind > 0:
+			consider(v.now.Add(v.timings.Check))
+		case !i.ready && !i.began.IsZero():
+			consider(i.began.Add(v.timings.SlowList))
+		}
+		if i.problem.reason != "" {
+			consider(i.failing.Add(v.timings.FreshFor))
+		}
+	}
+	return due
+}
+
+// sooner returns the earlier one of two times, of which zero is none.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
+}
+
+// lasting returns the problem of a kind that does not end by itself soon: of the first namespace in
+// which a call fails, or else of the first one whose initial list takes long.
+func (v view) lasting() problem {
+	if len(v.informers) == 0 {
+		whole, _ := v.listing()
+		return ifLasting(whole)
+	}
+	var slow problem
+	for _, i := range v.informers {
+		switch {
+		case v.fails(i):
+			return i.problem
+		case !i.ready && slow.reason == "":
+			slow = ifLasting(v.syncing(i.namespace, i.began))
+		}
+	}
+	return slow
+}
+
+// ifLasting returns a problem, or none for an initial list that is under way or waits.
+func ifLasting(p problem) problem {
+	if p.reason == ReasonNotSynced {
+		return problem{}
+	}
+	return p
 }

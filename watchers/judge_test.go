@@ -1,11 +1,13 @@
 package watchers
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"pgregory.net/rapid"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
@@ -47,11 +49,12 @@ func TestJudge(t *testing.T) {
 		{name: "credentials", view: view{connection: clusters.Snapshot{State: capstanv1.ConnectionAuthFailed}}, want: ReasonAuthFailed},
 		{name: "removed", view: view{connection: clusters.Snapshot{State: capstanv1.ConnectionRemoved}}, want: ReasonRemoved},
 		{name: "not planned", view: view{connection: up}, want: ReasonNotSynced},
-		{name: "not planned for long", view: view{connection: up, began: ago(31)}, want: ReasonSlow},
+		{name: "not planned for long", view: view{connection: up, began: ago(30)}, want: ReasonSlow},
 		{name: "cannot be planned", view: view{connection: up, problem: unreadable}, want: ReasonUnreadable},
 		{name: "no informer yet", view: view{connection: up, scopes: scopeAll}, want: ReasonNotSynced},
-		{name: "listing", view: view{connection: up, scopes: scopeAll, informers: []informerView{{}}}, want: ReasonNotSynced},
-		{name: "listing for long", view: view{connection: up, scopes: scopeAll, informers: []informerView{{began: ago(31)}}}, want: ReasonSlow},
+		{name: "waiting for a slot", view: view{connection: up, began: ago(1000), scopes: scopeAll, informers: []informerView{{}}}, want: ReasonNotSynced},
+		{name: "listing", view: view{connection: up, scopes: scopeAll, informers: []informerView{{began: ago(29)}}}, want: ReasonNotSynced},
+		{name: "listing for long", view: view{connection: up, scopes: scopeAll, informers: []informerView{{began: ago(30)}}}, want: ReasonSlow},
 		{name: "cannot be listed", view: view{connection: up, scopes: scopeAll, informers: []informerView{{problem: unreadable}}}, want: ReasonUnreadable},
 		{name: "synced, without a connection", view: view{connection: up, scopes: scopeAll, informers: []informerView{{ready: true}}}, want: ReasonSilent},
 		{
@@ -125,6 +128,11 @@ func TestWatchedKind(t *testing.T) {
 		reason string
 	}{
 		{name: "no run", reason: clusters.ReasonSyncing},
+		{name: "no run for long", view: view{began: ago(30)}, reason: ReasonSlow},
+		{name: "waiting for a slot", view: view{began: ago(1000), scopes: scopeAll, informers: []informerView{{}}}, reason: clusters.ReasonSyncing},
+		{name: "listing", view: view{scopes: scopeAll, informers: []informerView{{began: ago(29)}}}, reason: clusters.ReasonSyncing},
+		{name: "listing for long", view: view{scopes: scopeAll, informers: []informerView{{began: ago(30)}}}, reason: ReasonSlow},
+		{name: "listed after a long time", view: view{scopes: scopeAll, informers: []informerView{{began: ago(1000), ready: true}}}, synced: true},
 		{name: "the last run failed", view: view{problem: unreadable}, reason: ReasonUnreadable},
 		{name: "another run is listing", view: view{problem: unreadable, scopes: scopeAll, informers: []informerView{{}}}, reason: clusters.ReasonSyncing},
 		{name: "synced", view: view{scopes: scopeAll, informers: []informerView{{ready: true}}}, synced: true},
@@ -133,9 +141,9 @@ func TestWatchedKind(t *testing.T) {
 		{name: "synced, and failing for a moment", view: view{scopes: scopeAll, informers: []informerView{{ready: true, problem: unreadable, failing: ago(44)}}}, synced: true},
 		{name: "synced, and failing for long", view: view{scopes: scopeAll, informers: []informerView{{ready: true, problem: unreadable, failing: ago(45)}}}, reason: ReasonUnreadable},
 		{
-			name: "the first namespace that fails is named", reason: ReasonForbidden,
+			name: "the first namespace that fails is named, and before one that is slow", reason: ReasonForbidden,
 			view: view{scopes: scopeNamespaces, informers: []informerView{
-				{namespace: "b", ready: true, problem: unreadable}, {namespace: "a", ready: true, problem: forbidden}, {namespace: "c", problem: unreadable},
+				{namespace: "a", began: ago(30)}, {namespace: "b", ready: true, problem: forbidden}, {namespace: "c", problem: unreadable},
 			}},
 		},
 	} {
@@ -149,6 +157,85 @@ func TestWatchedKind(t *testing.T) {
 			g.Expect(got.Reason).To(Equal(tc.reason))
 		})
 	}
+}
+
+// TestDue: until a view is due, time alone changes nothing, and neither does the end of a watch, which is behind
+// from the last contact at the earliest. Else it is due with the next check.
+func TestDue(t *testing.T) {
+	seconds := func(t *rapid.T, what string) time.Duration {
+		return time.Duration(rapid.IntRange(0, 60).Draw(t, what)) * time.Second
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		at := func(what string) time.Time { // or none
+			if rapid.Bool().Draw(t, what+" set") {
+				return ago(0).Add(-seconds(t, what))
+			}
+			return time.Time{}
+		}
+		trouble := rapid.SampledFrom([]problem{{}, unreadable, forbidden})
+		v := judged(view{
+			connection: clusters.Snapshot{State: rapid.SampledFrom([]capstanv1.ConnectionState{
+				capstanv1.ConnectionReady, capstanv1.ConnectionDegraded, capstanv1.ConnectionUnreachable, capstanv1.ConnectionConnecting,
+			}).Draw(t, "state")},
+			connected: rapid.Bool().Draw(t, "connected"), lastContact: ago(0).Add(-seconds(t, "contact")),
+			began: at("began"), problem: trouble.Draw(t, "problem"),
+			scopes: rapid.SampledFrom([]scopes{scopesUnknown, scopeAll, scopeNamespaces}).Draw(t, "scopes"),
+			wanted: []string{"a", "b", "c"},
+		})
+		if rapid.Bool().Draw(t, "retries") {
+			v.retryAt = ago(0).Add(seconds(t, "retry"))
+		}
+		if v.scopes != scopesUnknown {
+			for _, namespace := range []string{"a", "b"}[:rapid.IntRange(0, 2).Draw(t, "informers")] {
+				v.informers = append(v.informers, informerView{
+					namespace: namespace, began: at("list"), ready: rapid.Bool().Draw(t, "ready"), problem: trouble.Draw(t, "call"),
+					failing: ago(0).Add(-seconds(t, "failing")), behind: rapid.SampledFrom([]time.Duration{0, 0, seconds(t, "behind")}).Draw(t, "is behind"),
+				})
+			}
+		}
+		due := v.due()
+		if !due.IsZero() && !due.After(v.now.Add(v.timings.Check)) {
+			return
+		}
+		if !v.retryAt.IsZero() && v.retryAt.After(v.now) && (due.IsZero() || due.After(v.retryAt)) {
+			t.Fatalf("due at %s, after the retry at %s", due, v.retryAt)
+		}
+		later := v
+		later.now = v.now.Add(seconds(t, "later"))
+		if !due.IsZero() && !later.now.Before(due) {
+			later.now = due.Add(-1)
+		}
+		later.informers = slices.Clone(v.informers)
+		ends := v.connected && rapid.Bool().Draw(t, "watches end")
+		for n := range later.informers {
+			if i := &later.informers[n]; i.behind > 0 {
+				i.behind += later.now.Sub(v.now)
+			} else if ends {
+				i.behind = later.now.Sub(v.lastContact)
+			}
+		}
+		if answers(v.connection.State) || !ends {
+			NewWithT(t).Expect(judge(later)).To(Equal(judge(v)), "due at %s, at %s", due, later.now)
+		}
+		NewWithT(t).Expect(watchedKind(later)).To(Equal(watchedKind(v)), "due at %s, at %s", due, later.now)
+	})
+}
+
+// TestWhatIsDueIsTaken: a tick takes the clusters that are due, and those that are marked as changed.
+func TestWhatIsDueIsTaken(t *testing.T) {
+	g := NewWithT(t)
+	w, _, clock := still(nil)
+	due := func() int { return len(w.takeDue()) }
+	g.Expect(due()).To(Equal(1), "it is new")
+	g.Expect(due()).To(BeZero())
+	w.lockedState.clusters["Cluster/team/prod"].loop.due = clock.Now().Add(time.Second)
+	g.Expect(due()).To(BeZero())
+	clock.Step(time.Second)
+	g.Expect(due()).To(Equal(1))
+	w.ConnectionChanged(clusters.Snapshot{}, clusters.Snapshot{Name: "Cluster/team/prod"})
+	w.lockedState.clusters["Cluster/team/prod"].loop.due = time.Time{}
+	g.Expect(due()).To(Equal(1), "it has changed")
+	g.Expect(due()).To(BeZero())
 }
 
 // TestReported: a kind that is not installed in the management cluster does not degrade it,

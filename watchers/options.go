@@ -117,7 +117,8 @@ type Timings struct {
 	// cluster. Probes are at most 36 s apart and take at most 5 s, so a healthy silent
 	// cluster stays fresh.
 	FreshFor time.Duration
-	// Check (2 s) is how often freshness and lingers are checked if no event triggers it.
+	// Check (2 s) is how often the loop searches for clusters that are due: a freshness, a linger
+	// or the wait before a retry has ended. Other clusters are checked when an event triggers it.
 	Check time.Duration
 	// Linger (60 s) is how long an informer runs without a demand: edits and GitOps tools
 	// often delete and create an object within seconds.
@@ -128,7 +129,8 @@ type Timings struct {
 	// TransientRetry (1 s) is the wait for a kind after a failed call to the API server. It
 	// doubles up to Retry.
 	TransientRetry time.Duration
-	// SlowList (30 s) is the duration after which an initial list is reported as slow.
+	// SlowList (30 s) is the duration after which an initial list is reported as slow, and
+	// makes its cluster Degraded. The time in which it waits for a slot does not count.
 	SlowList time.Duration
 	// ListSlot (2 s) is how long an initial list may hold one of the slots. Most lists take
 	// milliseconds; a cluster that does not answer blocks others no longer than this.

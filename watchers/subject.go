@@ -92,13 +92,14 @@ func (s *subject) demandLocked(want wanted, owner string) {
 	s.pokeLocked()
 }
 
-// sweepLocked drops demands that have had no owner for the linger, and returns whether no
-// demand is left.
-func (s *subject) sweepLocked(now time.Time) bool {
-	if s.lockedState.demand.sweep(now, s.shared.options.Timings.Linger) {
+// sweepLocked drops demands that have had no owner for the linger. It returns whether no demand
+// is left, and when the next linger ends; zero if none has begun.
+func (s *subject) sweepLocked(now time.Time) (empty bool, next time.Time) {
+	dropped, next := s.lockedState.demand.sweep(now, s.shared.options.Timings.Linger)
+	if dropped {
 		s.pokeLocked()
 	}
-	return len(s.lockedState.demand) == 0
+	return len(s.lockedState.demand) == 0, next
 }
 
 // pokeLocked makes the work goroutine work. It never waits.
@@ -121,9 +122,8 @@ func (s *subject) poke() {
 func (s *subject) retryBy(at time.Time) {
 	s.shared.mu.Lock()
 	defer s.shared.mu.Unlock()
-	if s.lockedState.retryAt.IsZero() || at.Before(s.lockedState.retryAt) {
-		s.lockedState.retryAt = at
-	}
+	s.lockedState.retryAt = sooner(s.lockedState.retryAt, at)
+	s.shared.changedLocked(s.cluster.name)
 }
 
 // reduce makes the stored form of an object: its key, if the object is not demanded.

@@ -34,6 +34,8 @@ type watchedLoop struct {
 	uid string
 	// reported is what was last reported to the Manager.
 	reported report
+	// due is when the cluster is checked without a change; zero for never.
+	due time.Time
 	// resuming is since when a watch resumes after an outage; zero if none does.
 	resuming time.Time
 }
@@ -77,10 +79,12 @@ func (c *watched) releaseLocked(d Demand, owner string, now time.Time) {
 }
 
 // sweepLocked removes and returns the keepers whose linger has passed. The cluster is done
-// with its last keeper.
+// with its last keeper. Called by the loop.
 func (c *watched) sweepLocked(now time.Time) (over []*keeper, done bool) {
+	c.loop.due = time.Time{}
 	for gk, k := range c.lockedState.keepers {
-		if k.subject.sweepLocked(now) {
+		empty, next := k.subject.sweepLocked(now)
+		if c.loop.due = sooner(c.loop.due, next); empty {
 			delete(c.lockedState.keepers, gk)
 			over = append(over, k)
 		}
@@ -114,8 +118,8 @@ func (c *watched) keepers() []*keeper {
 	return slices.Collect(maps.Values(c.lockedState.keepers))
 }
 
-// check connects the keepers, publishes what is fresh, and reports the kinds. Called by
-// the loop.
+// check connects the keepers, publishes what is fresh, and reports the kinds. It adds to
+// loop.due. Called by the loop, after sweepLocked.
 func (c *watched) check(now time.Time) {
 	options := &c.shared.options
 	if !c.loop.demanded {
@@ -139,6 +143,7 @@ func (c *watched) check(now time.Time) {
 			k.resumeSilent()
 		}
 		v, ready := k.view(snapshot, connection, now)
+		c.loop.due = sooner(c.loop.due, v.due())
 		if k.kindIsObserved() {
 			j := judge(v)
 			resuming = resuming || j.resumes()

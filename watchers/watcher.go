@@ -79,7 +79,7 @@ func (w *Watcher) Start(ctx context.Context) error {
 			w.shared.stop()
 			return nil
 		case <-check.C():
-			w.check(w.takeAll())
+			w.check(w.takeDue())
 		case <-w.shared.kick:
 			w.check(w.takeChanged())
 		case <-fold:
@@ -129,18 +129,27 @@ func (w *Watcher) takeLingered(c *watched, now time.Time) (over []*keeper, done 
 	return over, done
 }
 
-// takeAll returns all clusters, and removes all marks of changed clusters.
-func (w *Watcher) takeAll() []*watched {
+// takeDue returns the clusters that are due, or marked as changed, and removes the marks.
+func (w *Watcher) takeDue() []*watched {
+	now := w.shared.options.Clock.Now()
 	w.shared.mu.Lock()
 	defer w.shared.mu.Unlock()
-	clear(w.shared.lockedState.changed)
-	return slices.Collect(maps.Values(w.lockedState.clusters))
+	for name, c := range w.lockedState.clusters {
+		if due := c.loop.due; !due.IsZero() && !due.After(now) {
+			w.shared.lockedState.changed[name] = struct{}{}
+		}
+	}
+	return w.takeChangedLocked()
 }
 
 // takeChanged returns the clusters that are marked as changed, and removes the marks.
 func (w *Watcher) takeChanged() []*watched {
 	w.shared.mu.Lock()
 	defer w.shared.mu.Unlock()
+	return w.takeChangedLocked()
+}
+
+func (w *Watcher) takeChangedLocked() []*watched {
 	var some []*watched
 	for name := range w.shared.lockedState.changed {
 		if c := w.lockedState.clusters[name]; c != nil {

@@ -120,7 +120,7 @@ func (w *world) start() (stop func()) {
 		ClusterTimings: clusters.Timings{
 			ProbeInterval: time.Second, ProbeTimeout: time.Second, ProbeRetry: 200 * time.Millisecond,
 			Silence: time.Second, UnreachableRetry: 200 * time.Millisecond, UnreachableRetryMax: time.Second,
-			AuthRetry: 500 * time.Millisecond, AuthRetryMax: time.Second, KindGrace: time.Second,
+			AuthRetry: 500 * time.Millisecond, AuthRetryMax: time.Second,
 			KindRetry: 500 * time.Millisecond, WriteDelay: 50 * time.Millisecond, Linger: linger,
 			ReleaseSpread: cmp.Or(w.spread, 100*time.Millisecond),
 		},
