@@ -53,17 +53,21 @@ func (k *keeper) change(e event, message string, edit func(*keeperState)) {
 			connection.transport.CloseConnections()
 		}
 	}
-	if is == was && from.Epoch == to.Epoch {
-		if messageChanged {
-			k.publish()
-		}
-		return
+	changed := is != was || from.Epoch != to.Epoch
+	if changed {
+		k.log.Info("connection changed", "from", from.State, "to", to.State, "reason", to.Reason, "epoch", to.Epoch, "message", to.Message)
 	}
-	k.log.Info("connection changed", "from", from.State, "to", to.State, "reason", to.Reason, "epoch", to.Epoch, "message", to.Message)
+	if changed || messageChanged {
+		k.notify(from, to)
+		k.publish()
+	}
+}
+
+// notify passes a change to the listeners.
+func (k *keeper) notify(from, to Snapshot) {
 	for _, l := range k.m.listeners {
 		l.ConnectionChanged(from, to)
 	}
-	k.publish()
 }
 
 // replacesMessage reports whether the message of an event replaces the existing message

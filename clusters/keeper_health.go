@@ -1,6 +1,7 @@
 package clusters
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -105,15 +106,22 @@ func (k *keeper) identify(ctx context.Context, connection *Connection, timeout t
 	if version != "" || uid != "" {
 		k.versionAt = k.m.clock.Now()
 	}
-	k.mu.Lock()
-	if version != "" {
-		k.lockedState.snapshot.KubernetesVersion = version
-	}
-	if uid != "" {
-		k.lockedState.snapshot.ClusterUID = uid
-	}
-	k.mu.Unlock()
+	k.isCluster(version, uid)
 	k.publish()
+}
+
+// isCluster stores what was read of the cluster; "" is not known. The listeners learn that it is
+// another cluster than before.
+func (k *keeper) isCluster(version, uid string) {
+	k.mu.Lock()
+	from := k.snapshotLocked()
+	s := &k.lockedState.snapshot
+	s.KubernetesVersion, s.ClusterUID = cmp.Or(version, s.KubernetesVersion), cmp.Or(uid, s.ClusterUID)
+	to := k.snapshotLocked()
+	k.mu.Unlock()
+	if from.ClusterUID != "" && from.ClusterUID != to.ClusterUID {
+		k.notify(from, to)
+	}
 }
 
 // probeInterval returns the time between two probes of a cluster that is well.

@@ -293,6 +293,9 @@ type listener struct {
 }
 
 func (l *listener) ConnectionChanged(from, to clusters.Snapshot) {
+	if from.State == to.State && from.Reason == to.Reason && from.Epoch == to.Epoch {
+		return // Only the message has changed.
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.transitions = append(l.transitions, fmt.Sprintf("%s %s>%s/%s", to.Name, from.State, to.State, to.Reason))

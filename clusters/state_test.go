@@ -65,7 +65,7 @@ func document() string {
 | Ready again | %d consecutive good probes |
 | probes of an Unreachable cluster | %s, doubling to %s, with jitter, and at most a quarter of the outage |
 | after AuthFailed | at once when the Secret changes; else %s, doubling to %s |
-| a kind that cannot be watched makes the cluster Degraded | at once; ListSlow is such a problem, and an initial list that is under way, or waits for others, is none |
+| a kind makes the cluster Degraded | when it cannot be watched. ListSlow is such a problem, and an initial list that is under way, or waits for others, is none |
 | a connection without demand is kept for | %s |
 `, probePath, d.ProbeTimeout, d.ProbeInterval, 100*probeJitter, d.ProbeRetry, d.ConnectRetry, d.ProbeConfirm, steadyFor, failingThreshold, lossThreshold, d.Silence,
 		probePath, rejectedThreshold, d.AuthRecheck, 2*d.AuthRecheck, 4*d.AuthRecheck,
@@ -291,4 +291,25 @@ func TestReadTable(t *testing.T) {
 			g.Expect(func() { readTable(strings.Replace(tableText, tc.old, tc.new, 1)) }).To(PanicWith(ContainSubstring(tc.want)))
 		})
 	}
+}
+
+// uids records the UIDs of which it is notified.
+type uids []string
+
+func (u *uids) ConnectionChanged(from, to Snapshot) {
+	*u = append(*u, from.ClusterUID+">"+to.ClusterUID)
+}
+func (u *uids) ReferenceChanged(Ref) {}
+
+// TestAnotherClusterAnswers: the listeners are notified when another cluster answers at the address without a
+// change of state. What is read for the first time, again, or not at all, is no change.
+func TestAnotherClusterAnswers(t *testing.T) {
+	g := NewWithT(t)
+	var notified uids
+	k := &keeper{m: &shared{listeners: []Listener{&notified}}}
+	for _, read := range []string{"", "a", "a", "", "b"} {
+		k.isCluster("", read)
+	}
+	g.Expect(notified).To(Equal(uids{"a>b"}))
+	g.Expect(k.snapshot().ClusterUID).To(Equal("b"))
 }

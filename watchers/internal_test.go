@@ -174,16 +174,18 @@ func TestView(t *testing.T) {
 	g.Expect(v.timings.FreshFor).To(Equal(45 * time.Second))
 }
 
-// TestNewTargetIsNoSlowList: a run that was synced and has to list again, because an object is
-// demanded that it cannot read by itself, is not a slow list, however old the connection is.
-// One that never was synced is.
+// TestNewTargetIsNoSlowList: a run whose list was complete and that has to list again, because an
+// object is demanded that it cannot read by itself, is not a slow list, however old the connection
+// is. One whose list never was complete is.
 func TestNewTargetIsNoSlowList(t *testing.T) {
 	for name, tc := range map[string]struct {
 		synced bool
+		cause  error
 		want   string
 	}{
-		"the last list was complete": {true, ReasonNotSynced},
-		"no list was ever complete":  {false, ReasonSlow},
+		"all was observed":                    {true, errRestored, ReasonNotSynced},
+		"a key was stored that is demanded":   {false, errReplan, ReasonNotSynced},
+		"no list was ever complete, restored": {false, errRestored, ReasonSlow},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -197,7 +199,7 @@ func TestNewTargetIsNoSlowList(t *testing.T) {
 			}
 			k.lockedState.began, k.lockedState.run = clock.Now(), r
 			clock.Step(time.Hour)
-			r.cancel(errReplan)
+			r.cancel(tc.cause)
 			k.conclude(r, k.endRun(r))
 			clock.Step(130 * time.Millisecond)
 			v, _ := k.view(clusters.Snapshot{State: capstanv1.ConnectionReady}, nil, clock.Now())
@@ -205,6 +207,19 @@ func TestNewTargetIsNoSlowList(t *testing.T) {
 			g.Expect(whole.reason).To(Equal(tc.want))
 		})
 	}
+}
+
+// TestTheEndOfAnInformerIsAChange: the loop judges the kind again when an informer is not needed any more, whose
+// calls may have failed.
+func TestTheEndOfAnInformerIsAChange(t *testing.T) {
+	g := NewWithT(t)
+	w, k, _ := still(nil)
+	r := &run{subject: k.subject, lockedState: runState{scopes: scopeNamespaces, informers: map[string]*informer{"shop": {stop: func() {}}, "b": {stop: func() {}}}}}
+	w.takeChanged()
+	g.Expect(r.stopUnneeded([]string{"shop", "b"})).To(HaveLen(2))
+	g.Expect(w.takeChanged()).To(BeEmpty())
+	g.Expect(r.stopUnneeded([]string{"shop"})).To(HaveLen(1))
+	g.Expect(w.takeChanged()).To(HaveLen(1))
 }
 
 // demanded is the keeper of a kind, of which one fresh object is demanded.

@@ -202,8 +202,8 @@ func watchedKind(v view) capstanv1.WatchedKind {
 // due returns when the kind has to be checked again although nothing has changed it; zero for
 // never. Until then, time alone changes neither judge nor watchedKind, and every other change is
 // an event that makes the loop check the cluster. An answer of a cluster, or the resumption of
-// its watch, is no event: they are found with the next checks. What resumeSilent and identify
-// find may wait for the end of FreshFor.
+// its watch, is no event: they are found with the next checks. What resumeSilent finds may wait
+// for the end of FreshFor.
 func (v view) due() (due time.Time) {
 	consider := func(at time.Time) {
 		if at.After(v.now) {
@@ -211,7 +211,8 @@ func (v view) due() (due time.Time) {
 		}
 	}
 	consider(v.retryAt)
-	if v.connectionProblem().reason == "" && v.connected {
+	answers := v.connectionProblem().reason == ""
+	if answers && v.connected {
 		silent := v.lastContact.Add(v.timings.FreshFor) // No watch that ends until then is behind for longer, either.
 		if consider(silent); !silent.After(v.now) {
 			consider(v.now.Add(v.timings.Check))
@@ -222,7 +223,7 @@ func (v view) due() (due time.Time) {
 	}
 	for _, i := range v.informers {
 		switch {
-		case i.ready && i.behind > 0:
+		case answers && i.ready && i.behind > 0:
 			consider(v.now.Add(v.timings.Check))
 		case !i.ready && !i.began.IsZero():
 			consider(i.began.Add(v.timings.SlowList))

@@ -45,8 +45,8 @@ type keeperWork struct {
 type keeperState struct {
 	// connection over which a run is needed; nil for none.
 	connection *clusters.Connection
-	// began is when the keeper got that connection, or when the last run that was synced
-	// ended: since then, a list is needed.
+	// began is when the keeper got that connection, or when the last run ended whose list was
+	// complete: since then, a list is needed.
 	began time.Time
 	// run is the run by which freshness is judged ("the run that counts"); nil between
 	// runs. next will replace it; it observes already.
@@ -219,7 +219,7 @@ func (k *keeper) endRun(r *run) error {
 	k.subject.shared.mu.Lock()
 	defer k.subject.shared.mu.Unlock()
 	s := &k.lockedState
-	if r.syncedLocked() {
+	if r.syncedLocked() || errors.Is(cause, errReplan) { // Its list was complete, and another one is needed.
 		s.began = now
 	}
 	if s.run == r {

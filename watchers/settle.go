@@ -60,6 +60,7 @@ func (r *run) stopUnneeded(needed []string) map[string]*informer {
 		if !slices.Contains(needed, namespace) {
 			delete(r.lockedState.informers, namespace)
 			i.stop()
+			shared.changedLocked(r.subject.cluster.name)
 			continue
 		}
 		present[namespace] = i

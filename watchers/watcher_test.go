@@ -383,7 +383,8 @@ func TestAnotherClusterTakesTheName(t *testing.T) {
 	w.g.Eventually(w.sight(app)).Should(Equal(absent))
 }
 
-// TestSecretComesLater: a cluster that cannot be connected shows the reason.
+// TestSecretComesLater: a cluster that cannot be connected shows the reason, and the next one when a user has
+// corrected the first.
 func TestSecretComesLater(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -395,7 +396,11 @@ func TestSecretComesLater(t *testing.T) {
 	w.g.Eventually(w.sight(app)).Should(Equal(absent))
 	w.kubeconfig("prod", []byte("apiVersion: v1"))
 	w.g.Eventually(func() string { return w.freshness(app).Reason }).Should(Equal(watchers.ReasonAuthFailed))
-	w.g.Expect(w.freshness(app).Message).To(ContainSubstring("prod"))
+	refused := w.freshness(app).Message
+	w.g.Expect(refused).To(ContainSubstring("prod"))
+	w.kubeconfig("prod", []byte("{"))
+	w.g.Eventually(func() string { return w.freshness(app).Message }).ShouldNot(Equal(refused))
+	w.g.Expect(w.freshness(app).Reason).To(Equal(watchers.ReasonAuthFailed))
 }
 
 // TestTooManyObjects: a tenant cannot use much memory of the hub by creating objects.
