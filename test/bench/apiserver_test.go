@@ -80,17 +80,20 @@ func label(m *dto.Metric, name string) string {
 	return ""
 }
 
-// since prints what the API server did since an earlier moment.
-func (l load) since(before load) {
+// since returns and prints what the API server did since an earlier moment.
+func (l load) since(before load) load {
+	did := load{Writes: map[string]float64{}, Reads: l.Reads - before.Reads, Bytes: l.Bytes - before.Bytes, CPU: l.CPU - before.CPU}
 	var writes []string
 	total := 0.0
 	for resource, n := range l.Writes {
 		if n -= before.Writes[resource]; n > 0 {
+			did.Writes[resource] = n
 			writes = append(writes, fmt.Sprintf("%s %.0f", resource, n))
 			total += n
 		}
 	}
 	slices.Sort(writes)
 	fmt.Fprintf(os.Stderr, "| the same, at the API server: writes; bytes of them; reads; CPU | %.0f (%s); %s KiB; %.0f; %s s | – | |\n",
-		total, strings.Join(writes, ", "), figure((l.Bytes-before.Bytes)/kib), l.Reads-before.Reads, figure(l.CPU-before.CPU))
+		total, strings.Join(writes, ", "), figure(did.Bytes/kib), did.Reads, figure(did.CPU))
+	return did
 }
