@@ -29,7 +29,7 @@ func (k *keeper) view(snapshot clusters.Snapshot, connection *clusters.Connectio
 	if r == nil {
 		return v, nil
 	}
-	v.scopes, v.version = r.lockedState.scopes, r.lockedState.version
+	v.moving, v.scopes, v.version = r.connection != connection, r.lockedState.scopes, r.lockedState.version
 	v.informers = make([]informerView, 0, len(r.lockedState.informers))
 	for namespace, i := range r.lockedState.informers {
 		s := &i.lockedState

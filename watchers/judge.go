@@ -19,6 +19,8 @@ type view struct {
 	// over it.
 	connected   bool
 	lastContact time.Time
+	// moving: the run that counts is over an older connection.
+	moving bool
 	// began is when the list under way was needed: when the connection was made, or when the
 	// last run ended.
 	began time.Time
@@ -213,8 +215,8 @@ func (v view) due() (due time.Time) {
 	consider(v.retryAt)
 	answers := v.connectionProblem().reason == ""
 	if answers && v.connected {
-		silent := v.lastContact.Add(v.timings.FreshFor) // No watch that ends until then is behind for longer, either.
-		if consider(silent); !silent.After(v.now) {
+		silent := v.lastContact.Add(v.timings.FreshFor) // No watch over this connection that ends until then is behind for longer, either.
+		if consider(silent); v.moving || !silent.After(v.now) {
 			consider(v.now.Add(v.timings.Check))
 		}
 	}

@@ -178,7 +178,7 @@ func TestDue(t *testing.T) {
 				capstanv1.ConnectionReady, capstanv1.ConnectionDegraded, capstanv1.ConnectionUnreachable, capstanv1.ConnectionConnecting,
 			}).Draw(t, "state")},
 			connected: rapid.Bool().Draw(t, "connected"), lastContact: ago(0).Add(-seconds(t, "contact")),
-			began: at("began"), problem: trouble.Draw(t, "problem"),
+			moving: rapid.Bool().Draw(t, "moving"), began: at("began"), problem: trouble.Draw(t, "problem"),
 			scopes: rapid.SampledFrom([]scopes{scopesUnknown, scopeAll, scopeNamespaces}).Draw(t, "scopes"),
 			wanted: []string{"a", "b", "c"},
 		})
@@ -206,12 +206,15 @@ func TestDue(t *testing.T) {
 			later.now = due.Add(-1)
 		}
 		later.informers = slices.Clone(v.informers)
-		ends := v.connected && rapid.Bool().Draw(t, "watches end")
+		ends, contact := v.connected && rapid.Bool().Draw(t, "watches end"), v.lastContact
+		if v.moving {
+			contact = contact.Add(-seconds(t, "older contact"))
+		}
 		for n := range later.informers {
 			if i := &later.informers[n]; i.behind > 0 {
 				i.behind += later.now.Sub(v.now)
 			} else if ends {
-				i.behind = later.now.Sub(v.lastContact)
+				i.behind = later.now.Sub(contact)
 			}
 		}
 		was, is := judge(v), judge(later)

@@ -85,10 +85,11 @@ func startOf(t *testing.T, clusters int) (f firstStart) {
 // TestLargestFleet: a hub over ten thousand clusters with five applications each needs what docs/scaling.md predicts, within a fifth,
 // and no request more for a cluster than a hub over half of them.
 //
-// CPU seconds are not the same on every machine, nor from minute to minute on one that others share, nor with twice the memory in use.
-// Starts over half of the fleet, before and after the whole, say how many this machine needs for one of docs/scaling.md. The simulated
-// clusters, which use the same CPUs in the same seconds and do the same work for a cluster in each start, say how much slower it was
-// during the whole.
+// CPU seconds are not the same on every machine, nor from minute to minute on one that others share, nor with twice the memory and
+// connections in use. Starts over half of the fleet, before and after the whole, say how many this machine needs for one of
+// docs/scaling.md. The simulated clusters, which are the other end of all connections, use the same CPUs in the same seconds and do the
+// same work for a cluster in each start: they say how much slower the hub was during the whole. The API server has few connections, so
+// that for it they only bound how much slower it was.
 func TestLargestFleet(t *testing.T) {
 	many := largest(t)
 	part := count(20, min(5000, many/2))
@@ -108,22 +109,27 @@ func TestLargestFleet(t *testing.T) {
 	report("the same: CPU of the hub, of that in docs/scaling.md", all.cpu/cpu, math.Inf(1), "")
 	report("the same: CPU of the API server, of that in docs/scaling.md", all.serverCPU/serverCPU, math.Inf(1), "")
 	slow, slowServer := before.predictedCPU() // Of each of the two.
-	slow, slowServer = slower*(before.cpu+after.cpu)/(2*slow), slower*(before.serverCPU+after.serverCPU)/(2*slowServer)
+	slow, slowServer = (before.cpu+after.cpu)/(2*slow), (before.serverCPU+after.serverCPU)/(2*slowServer)
 	report("CPU seconds of this machine for one of docs/scaling.md, of the hub", slow, math.Inf(1), "")
 	report("the same, of the API server", slowServer, math.Inf(1), "")
+	resident := (residentItself + all.clusters*(residentCluster+applicationsOfScale*residentApplication)) / mib
 	for _, of := range []struct {
-		what                string
-		measured, predicted float64
-		unit                string
+		what                  string
+		measured, least, most float64
+		unit                  string
 	}{
-		{"CPU of the hub", all.cpu, slow * cpu, "s"},
-		{"CPU of the API server", all.serverCPU, slowServer * serverCPU, "s"},
-		{"resident", float64(all.cost.Resident) / mib, (residentItself + all.clusters*(residentCluster+applicationsOfScale*residentApplication)) / mib, "MiB"},
-		{"goroutines", float64(all.cost.Goroutines), goroutinesCluster * all.clusters, ""},
+		{"CPU of the hub", all.cpu, slower * slow * cpu, slower * slow * cpu, "s"},
+		{"CPU of the API server", all.serverCPU, min(1, slower) * slowServer * serverCPU, max(1, slower) * slowServer * serverCPU, "s"},
+		{"resident", float64(all.cost.Resident) / mib, resident, resident, "MiB"},
+		{"goroutines", float64(all.cost.Goroutines), goroutinesCluster * all.clusters, goroutinesCluster * all.clusters, ""},
 	} {
-		report(fmt.Sprintf("the same, %s; predicted are %s %s", of.what, figure(of.predicted), of.unit), of.measured, math.Inf(1), of.unit)
-		if *full && math.Abs(of.measured-of.predicted) > of.predicted/5 {
-			t.Errorf("%s: %s %s, and not within a fifth of %s", of.what, figure(of.measured), of.unit, figure(of.predicted))
+		predicted := figure(of.least)
+		if of.most > of.least {
+			predicted += " to " + figure(of.most)
+		}
+		report(fmt.Sprintf("the same, %s; predicted are %s %s", of.what, predicted, of.unit), of.measured, math.Inf(1), of.unit)
+		if *full && (of.measured < of.least*4/5 || of.measured > of.most*6/5) {
+			t.Errorf("%s: %s %s, and not within a fifth of %s", of.what, figure(of.measured), of.unit, predicted)
 		}
 	}
 }
