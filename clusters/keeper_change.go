@@ -57,8 +57,10 @@ func (k *keeper) change(e event, message string, edit func(*keeperState)) {
 	if changed {
 		k.log.Info("connection changed", "from", from.State, "to", to.State, "reason", to.Reason, "epoch", to.Epoch, "message", to.Message)
 	}
-	if changed || messageChanged {
+	if changed || messageChanged && !passes(to.State) { // Listeners do not use the message of a cluster that answers.
 		k.notify(from, to)
+	}
+	if changed || messageChanged {
 		k.publish()
 	}
 }

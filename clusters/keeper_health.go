@@ -119,7 +119,9 @@ func (k *keeper) isCluster(version, uid string) {
 	s.KubernetesVersion, s.ClusterUID = cmp.Or(version, s.KubernetesVersion), cmp.Or(uid, s.ClusterUID)
 	to := k.snapshotLocked()
 	k.mu.Unlock()
-	if from.ClusterUID != "" && from.ClusterUID != to.ClusterUID {
+	last := k.read
+	k.read = cmp.Or(uid, last)
+	if last != "" && last != k.read {
 		k.notify(from, to)
 	}
 }

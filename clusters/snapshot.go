@@ -32,9 +32,9 @@ type Snapshot struct {
 // Listener is notified of changes, from goroutines of the Manager with no lock held.
 // It must not block, and may call the Manager.
 type Listener interface {
-	// ConnectionChanged is called after a change of state, reason, message or epoch, and when
-	// another ClusterUID is read than before. For one cluster, the calls are in order and do not
-	// overlap.
+	// ConnectionChanged is called after a change of state, reason or epoch, of the message while
+	// the cluster does not answer, and when another ClusterUID is read than before. For one
+	// cluster, the calls are in order and do not overlap.
 	ConnectionChanged(from, to Snapshot)
 	// ReferenceChanged is called when the result of Resolve(ref) may have changed.
 	ReferenceChanged(ref Ref)

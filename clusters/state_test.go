@@ -10,6 +10,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/utils/clock"
 	"pgregory.net/rapid"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
@@ -65,7 +66,7 @@ func document() string {
 | Ready again | %d consecutive good probes |
 | probes of an Unreachable cluster | %s, doubling to %s, with jitter, and at most a quarter of the outage |
 | after AuthFailed | at once when the Secret changes; else %s, doubling to %s |
-| a kind makes the cluster Degraded | when it cannot be watched. ListSlow is such a problem, and an initial list that is under way, or waits for others, is none |
+| a kind makes the cluster Degraded | when it cannot be watched, or its initial list takes longer than the watchers permit (ListSlow) |
 | a connection without demand is kept for | %s |
 `, probePath, d.ProbeTimeout, d.ProbeInterval, 100*probeJitter, d.ProbeRetry, d.ConnectRetry, d.ProbeConfirm, steadyFor, failingThreshold, lossThreshold, d.Silence,
 		probePath, rejectedThreshold, d.AuthRecheck, 2*d.AuthRecheck, 4*d.AuthRecheck,
@@ -311,5 +312,34 @@ func TestAnotherClusterAnswers(t *testing.T) {
 		k.isCluster("", read)
 	}
 	g.Expect(notified).To(Equal(uids{"a>b"}))
-	g.Expect(k.snapshot().ClusterUID).To(Equal("b"))
+	k.lockedState.snapshot.ClusterUID = "" // The Secret was away.
+	for _, read := range []string{"", "c"} {
+		k.isCluster("", read)
+	}
+	g.Expect(notified).To(Equal(uids{"a>b", ">c"}))
+	g.Expect(k.snapshot().ClusterUID).To(Equal("c"))
+}
+
+// TestAMessageIsAChange: where it says why a cluster does not answer, and not where the cluster answers.
+func TestAMessageIsAChange(t *testing.T) {
+	g := NewWithT(t)
+	var notified uids
+	k := &keeper{m: &shared{listeners: []Listener{&notified}, clock: clock.RealClock{}}}
+	for _, tc := range []struct {
+		from outcome
+		e    event
+		want int
+	}{
+		{secretMissing, eventSecretMissing, 1},
+		{kindNotSynced, eventKinds, 0},
+	} {
+		notified = nil
+		k.lockedState.snapshot.State, k.lockedState.snapshot.Reason = tc.from.State, tc.from.Reason
+		k.apply(tc.e, "one")
+		k.apply(tc.e, "one")
+		g.Expect(notified).To(HaveLen(tc.want), tc.from.Reason)
+		k.apply(tc.e, "another")
+		g.Expect(notified).To(HaveLen(2*tc.want), tc.from.Reason)
+		g.Expect(k.snapshot().Message).To(Equal("another"))
+	}
 }

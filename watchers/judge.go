@@ -21,8 +21,7 @@ type view struct {
 	lastContact time.Time
 	// moving: the run that counts is over an older connection.
 	moving bool
-	// began is when the list under way was needed: when the connection was made, or when the
-	// last run ended.
+	// began is when the list under way was needed: see keeperState.
 	began time.Time
 	// problem is why the last run ended, until another is synced; retryAt is when to work without
 	// an event, zero for never.
@@ -204,8 +203,8 @@ func watchedKind(v view) capstanv1.WatchedKind {
 // due returns when the kind has to be checked again although nothing has changed it; zero for
 // never. Until then, time alone changes neither judge nor watchedKind, and every other change is
 // an event that makes the loop check the cluster. An answer of a cluster, or the resumption of
-// its watch, is no event: they are found with the next checks. What resumeSilent finds may wait
-// for the end of FreshFor.
+// its watch, is no event: where one may come, the kind is due now, which is with the next tick.
+// What resumeSilent finds may wait for the end of FreshFor.
 func (v view) due() (due time.Time) {
 	consider := func(at time.Time) {
 		if at.After(v.now) {
@@ -216,9 +215,10 @@ func (v view) due() (due time.Time) {
 	answers := v.connectionProblem().reason == ""
 	if answers && v.connected {
 		silent := v.lastContact.Add(v.timings.FreshFor) // No watch over this connection that ends until then is behind for longer, either.
-		if consider(silent); v.moving || !silent.After(v.now) {
-			consider(v.now.Add(v.timings.Check))
+		if v.moving || !silent.After(v.now) {
+			return v.now
 		}
+		consider(silent)
 	}
 	if len(v.informers) == 0 && !v.began.IsZero() {
 		consider(v.began.Add(v.timings.SlowList))
@@ -226,7 +226,7 @@ func (v view) due() (due time.Time) {
 	for _, i := range v.informers {
 		switch {
 		case answers && i.ready && i.behind > 0:
-			consider(v.now.Add(v.timings.Check))
+			return v.now
 		case !i.ready && !i.began.IsZero():
 			consider(i.began.Add(v.timings.SlowList))
 		}

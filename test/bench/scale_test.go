@@ -83,13 +83,13 @@ func startOf(t *testing.T, clusters int) (f firstStart) {
 }
 
 // TestLargestFleet: a hub over ten thousand clusters with five applications each needs what docs/scaling.md predicts, within a fifth,
-// and no request more for a cluster than a hub over half of them.
+// lists each cluster once and writes each status once.
 //
 // CPU seconds are not the same on every machine, nor from minute to minute on one that others share, nor with twice the memory and
 // connections in use. Starts over half of the fleet, before and after the whole, say how many this machine needs for one of
 // docs/scaling.md. The simulated clusters, which are the other end of all connections, use the same CPUs in the same seconds and do the
-// same work for a cluster in each start: they say how much slower the hub was during the whole. The API server has few connections, so
-// that for it they only bound how much slower it was.
+// same work for a cluster in each start, but for a probe more in a longer one: they say how much slower the hub was during the whole. The
+// API server has few connections, so that for it they only bound how much slower it was.
 func TestLargestFleet(t *testing.T) {
 	many := largest(t)
 	part := count(20, min(5000, many/2))
@@ -99,12 +99,23 @@ func TestLargestFleet(t *testing.T) {
 	}
 	report(fmt.Sprintf("%.0f clusters × %d applications, %.0f Pipelines of %d targets: cold start", all.clusters, applicationsOfScale, all.statuses, targetsEach),
 		all.seconds, math.Inf(1), "s")
-	report("the same: lists of a cluster", all.lists/all.clusters, 1, "")
-	report("the same: statuses written for one of a Pipeline", all.work.Writes["pipelines/status"]/all.statuses, 1.02, "")
-	report("the same: statuses written for one of a ClusterConnection", all.work.Writes["clusterconnections/status"]/max(1, all.work.Writes["clusterconnections"]), 1.02, "")
+	connections := max(1, all.work.Writes["clusterconnections"]) // Few of them are written before the start is over.
+	for _, of := range []struct {
+		what  string
+		times float64
+	}{
+		{"lists of a cluster", all.lists / all.clusters},
+		{"writes of the status of a Pipeline", all.work.Writes["pipelines/status"] / all.statuses},
+		{"writes of the status of a ClusterConnection, of those that were written", all.work.Writes["clusterconnections/status"] / connections},
+	} {
+		report("the same: "+of.what, of.times, 1.02, "")
+		if *full && math.Abs(of.times-1) > 0.02 {
+			t.Errorf("%s: %.2f in place of 1", of.what, of.times)
+		}
+	}
 	report("the same: Events", all.work.Writes["events"], max(1, all.clusters/1000), "") // One says who leads.
 	slower := all.simulatedPerCluster() / ((before.simulatedPerCluster() + after.simulatedPerCluster()) / 2)
-	report("the same: CPU of a simulated cluster, of that in half of the fleet", slower, math.Inf(1), "")
+	report("the same: CPU of a simulated cluster, of that in a part of the fleet", slower, math.Inf(1), "")
 	cpu, serverCPU := all.predictedCPU()
 	report("the same: CPU of the hub, of that in docs/scaling.md", all.cpu/cpu, math.Inf(1), "")
 	report("the same: CPU of the API server, of that in docs/scaling.md", all.serverCPU/serverCPU, math.Inf(1), "")
