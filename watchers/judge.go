@@ -141,13 +141,11 @@ func (v view) fails(i informerView) bool {
 func (v view) syncing(namespace string, began time.Time) problem {
 	at := v.place
 	at.namespace = namespace
-	if began.IsZero() {
-		return problem{ReasonNotSynced, fmt.Sprintf("the initial list of %s in %s waits for other lists", at.kind.GroupKind, at)}
-	}
-	if slow := v.timings.SlowList; v.now.Sub(began) >= slow {
+	if slow := v.timings.SlowList; !began.IsZero() && v.now.Sub(began) >= slow {
 		return problem{ReasonSlow, fmt.Sprintf("the initial list of %s in %s takes longer than %s", at.kind.GroupKind, at, slow)}
 	}
-	return problem{ReasonNotSynced, fmt.Sprintf("the initial list of %s in %s is under way", at.kind.GroupKind, at)}
+	// One message for both, because a change of it wakes Pipelines.
+	return problem{ReasonNotSynced, fmt.Sprintf("the initial list of %s in %s is under way, or waits for other lists", at.kind.GroupKind, at)}
 }
 
 // connectionProblem returns why nothing of a cluster is fresh; the zero problem if the
