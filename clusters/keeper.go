@@ -52,7 +52,7 @@ type keeper struct {
 	waits     bool
 	nextProbe time.Time
 	versionAt time.Time // when identify was done; zero: to be done
-	read      string    // the last ClusterUID that was read, over any connection
+	lastUID   string    // the last ClusterUID that was read, over any connection
 	failedAt  time.Time // when the last outage began
 	returned  time.Time // when an outage last ended with a working connection
 	lostWait  backoff.Sequence

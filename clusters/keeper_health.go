@@ -106,22 +106,22 @@ func (k *keeper) identify(ctx context.Context, connection *Connection, timeout t
 	if version != "" || uid != "" {
 		k.versionAt = k.m.clock.Now()
 	}
-	k.isCluster(version, uid)
+	k.identified(version, uid)
 	k.publish()
 }
 
-// isCluster stores what was read of the cluster; "" is not known. The listeners learn that it is
+// identified stores what was read of the cluster; "" is not known. The listeners learn that it is
 // another cluster than before.
-func (k *keeper) isCluster(version, uid string) {
+func (k *keeper) identified(version, uid string) {
 	k.mu.Lock()
 	from := k.snapshotLocked()
 	s := &k.lockedState.snapshot
 	s.KubernetesVersion, s.ClusterUID = cmp.Or(version, s.KubernetesVersion), cmp.Or(uid, s.ClusterUID)
 	to := k.snapshotLocked()
 	k.mu.Unlock()
-	last := k.read
-	k.read = cmp.Or(uid, last)
-	if last != "" && last != k.read {
+	last := k.lastUID
+	k.lastUID = cmp.Or(uid, last)
+	if last != "" && last != k.lastUID {
 		k.notify(from, to)
 	}
 }

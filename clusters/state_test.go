@@ -309,12 +309,12 @@ func TestAnotherClusterAnswers(t *testing.T) {
 	var notified uids
 	k := &keeper{m: &shared{listeners: []Listener{&notified}}}
 	for _, read := range []string{"", "a", "a", "", "b"} {
-		k.isCluster("", read)
+		k.identified("", read)
 	}
 	g.Expect(notified).To(Equal(uids{"a>b"}))
 	k.lockedState.snapshot.ClusterUID = "" // The Secret was away.
 	for _, read := range []string{"", "c"} {
-		k.isCluster("", read)
+		k.identified("", read)
 	}
 	g.Expect(notified).To(Equal(uids{"a>b", ">c"}))
 	g.Expect(k.snapshot().ClusterUID).To(Equal("c"))

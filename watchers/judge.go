@@ -198,51 +198,6 @@ func watchedKind(v view) capstanv1.WatchedKind {
 	return shown
 }
 
-// due returns when the kind has to be checked again although nothing has changed it; zero for
-// never. Until then, time alone changes neither judge nor watchedKind, and every other change is
-// an event that makes the loop check the cluster. An answer of a cluster, or the resumption of
-// its watch, is no event: where one may come, the kind is due now, which is with the next tick.
-// What resumeSilent finds may wait for the end of FreshFor.
-func (v view) due() (due time.Time) {
-	consider := func(at time.Time) {
-		if at.After(v.now) {
-			due = sooner(due, at)
-		}
-	}
-	consider(v.retryAt)
-	answers := v.connectionProblem().reason == ""
-	if answers && v.connected {
-		silent := v.lastContact.Add(v.timings.FreshFor) // No watch over this connection that ends until then is behind for longer, either.
-		if v.moving || !silent.After(v.now) {
-			return v.now
-		}
-		consider(silent)
-	}
-	if len(v.informers) == 0 && !v.began.IsZero() {
-		consider(v.began.Add(v.timings.SlowList))
-	}
-	for _, i := range v.informers {
-		switch {
-		case answers && i.ready && i.behind > 0:
-			return v.now
-		case !i.ready && !i.began.IsZero():
-			consider(i.began.Add(v.timings.SlowList))
-		}
-		if i.problem.reason != "" {
-			consider(i.failing.Add(v.timings.FreshFor))
-		}
-	}
-	return due
-}
-
-// sooner returns the earlier one of two times, of which zero is none.
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
-		return b
-	}
-	return a
-}
-
 // lasting returns the problem of a kind that does not end by itself soon: of the first namespace in
 // which a call fails, or else of the first one whose initial list takes long.
 func (v view) lasting() problem {
@@ -268,4 +223,49 @@ func ifLasting(p problem) problem {
 		return problem{}
 	}
 	return p
+}
+
+// due returns when the kind has to be checked again although nothing has changed it; zero for
+// never. Until then, time alone changes neither judge nor watchedKind, and every other change is
+// an event that makes the loop check the cluster. An answer of a cluster, or the resumption of
+// its watch, is no event: where one may come, the kind is due now, which is with the next tick.
+// What resumeSilent finds may wait for the end of FreshFor.
+func (v view) due() (due time.Time) {
+	consider := func(at time.Time) {
+		if at.After(v.now) {
+			due = sooner(due, at)
+		}
+	}
+	consider(v.retryAt)
+	answering := answers(v.connection.State)
+	if answering && v.connected {
+		silent := v.lastContact.Add(v.timings.FreshFor) // No watch over this connection that ends until then is behind for longer, either.
+		if v.moving || !silent.After(v.now) {
+			return v.now
+		}
+		consider(silent)
+	}
+	if len(v.informers) == 0 && !v.began.IsZero() {
+		consider(v.began.Add(v.timings.SlowList))
+	}
+	for _, i := range v.informers {
+		switch {
+		case answering && i.ready && i.behind > 0:
+			return v.now
+		case !i.ready && !i.began.IsZero():
+			consider(i.began.Add(v.timings.SlowList))
+		}
+		if i.problem.reason != "" {
+			consider(i.failing.Add(v.timings.FreshFor))
+		}
+	}
+	return due
+}
+
+// sooner returns the earlier one of two times, of which zero is none.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
 }
