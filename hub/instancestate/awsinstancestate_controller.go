@@ -352,11 +352,9 @@ func (r *Labeler) observe(ctx context.Context, key owner.Key, u *unstructured.Un
 		// Its message was deleted or is delivered again: there is nothing to settle.
 		r.route(ctx, waiting.With, waiting.Fact, r.Clock.Now(), &tracker{received: noDelivery{}, left: 1})
 	}
-	if _, ahead := r.writer.last(key); ahead {
-		return unplaced // This process has written a newer state.
+	if r.wake(key, u) {
+		r.drift.check(key, u)
 	}
-	r.wake(key, u)
-	r.drift.check(key, u)
 	return unplaced
 }
 

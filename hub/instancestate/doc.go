@@ -43,8 +43,9 @@
 // # Locking
 //
 // lanes, handlers, writer, drift, unread and sources have one mutex each. It only protects access
-// to maps, and no goroutine holds two of them. The manager owns the workers; sources owns
-// the consumers and waits for them when the manager stops.
+// to maps. No goroutine holds two of them, except that the writer's is taken under that of the
+// handlers, to order the states that watches deliver and those that workers write. The manager
+// owns the workers; sources owns the consumers and waits for them when the manager stops.
 //
 // # Trade-offs
 //

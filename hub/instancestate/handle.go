@@ -127,17 +127,23 @@ func (h *handlers) await(key owner.Key, event string, then func(outcome)) (wake 
 	return wake
 }
 
-// fresh returns the handlers to call for an event that a watch has delivered.
-func (h *handlers) fresh(key owner.Key, event string) []func(Woken) {
-	h.supersede(key, event, acknowledged)
+// fresh returns the handlers to call for an event that a watch has delivered; event is empty for none.
+// newest returns whether no newer state of the object was written. It is called under the mutex, so
+// that the wait for an event that a worker has just written is not ended by the event before it.
+func (h *handlers) fresh(key owner.Key, event string, newest func() bool) (wake []func(Woken), is bool) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	a := h.ofLocked(key, event)
-	if a == nil || a.woken {
-		return nil
+	if !newest() {
+		h.mu.Unlock()
+		return nil, false
 	}
-	a.woken = true
-	return slices.Collect(maps.Values(h.lockedState.wake))
+	then := h.supersedeLocked(key, event, acknowledged)
+	if a := h.ofLocked(key, event); a != nil && !a.woken {
+		a.woken = true
+		wake = slices.Collect(maps.Values(h.lockedState.wake))
+	}
+	h.mu.Unlock()
+	call(then, acknowledged)
+	return wake, true
 }
 
 // ofLocked returns the event behind the label of an object; nil without handlers or event.
@@ -176,13 +182,19 @@ func (h *handlers) report(name string, key owner.Key, event string) {
 // old event is awaited any more.
 func (h *handlers) supersede(key owner.Key, by string, what outcome) {
 	h.mu.Lock()
-	var then []func(outcome)
-	if a := h.lockedState.behind[key]; a != nil && a.event != by {
-		delete(h.lockedState.behind, key)
-		then = h.settleLocked(a, what)
-	}
+	then := h.supersedeLocked(key, by, what)
 	h.mu.Unlock()
 	call(then, what)
+}
+
+// supersedeLocked is supersede. It returns what to call without the lock.
+func (h *handlers) supersedeLocked(key owner.Key, by string, what outcome) []func(outcome) {
+	a := h.lockedState.behind[key]
+	if a == nil || a.event == by {
+		return nil
+	}
+	delete(h.lockedState.behind, key)
+	return h.settleLocked(a, what)
 }
 
 // settleLocked notes that no report of an event is awaited on one object, and returns what to
@@ -212,16 +224,17 @@ func call(all []func(outcome), what outcome) {
 	}
 }
 
-// wake calls the handlers if there is a new event behind an object's label.
-func (r *Labeler) wake(key owner.Key, u *unstructured.Unstructured) {
-	event := eventID(u.GetAnnotations())
-	if event == "" {
-		r.handlers.supersede(key, "", acknowledged) // Another replica may have removed it.
-		return
-	}
-	for _, wake := range r.handlers.fresh(key, event) {
+// wake calls the handlers if there is a new event behind an object's label, as a watch delivered
+// it. Another replica may have removed the event. It returns false when this process has written a
+// newer state of the object: the watch is about to deliver that.
+func (r *Labeler) wake(key owner.Key, u *unstructured.Unstructured) (newest bool) {
+	all, newest := r.handlers.fresh(key, eventID(u.GetAnnotations()), func() bool {
+		return r.writer.caughtUp(key, u.GetResourceVersion())
+	})
+	for _, wake := range all {
 		wake(objectFor(key, seenOf(u.GroupVersionKind(), u, key)))
 	}
+	return newest
 }
 
 // objectFor returns the argument for handlers.

@@ -46,18 +46,20 @@ func (w *writer) last(key owner.Key) (seen, bool) {
 	return at, ahead
 }
 
-// caughtUp records the resourceVersion of an object that a watch has delivered.
-func (w *writer) caughtUp(key owner.Key, resourceVersion string) {
+// caughtUp records the resourceVersion of an object that a watch has delivered. It returns
+// whether that is the newest state: false when this process has written a newer one.
+func (w *writer) caughtUp(key owner.Key, resourceVersion string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	at, ahead := w.lockedState.ahead[key]
 	if !ahead {
-		return
+		return true
 	}
-	order, err := resourceversion.CompareResourceVersion(resourceVersion, at.resourceVersion)
-	if err != nil || order >= 0 {
-		delete(w.lockedState.ahead, key)
+	if order, err := resourceversion.CompareResourceVersion(resourceVersion, at.resourceVersion); err == nil && order < 0 {
+		return false
 	}
+	delete(w.lockedState.ahead, key)
+	return true
 }
 
 func (w *writer) forget(key owner.Key) {
