@@ -49,7 +49,8 @@
 //
 // Manager.mu guards the map of keepers. keeper.mu guards the fields of a keeper that other
 // goroutines read. Both are held for field access only, in that order, and never during
-// I/O, a callback or a channel send. Fields guarded by a mutex are in a struct named
+// I/O, a callback or a channel send. Under keeper.mu, those of objects and writer are taken, so
+// that the newest status is queued last. Fields guarded by a mutex are in a struct named
 // lockedState.
 //
 // One goroutine reads each kind of cluster object, and the Secrets of each namespace. One watches the Secrets (metadata only)

@@ -85,25 +85,33 @@ func replacesMessage(e event) bool {
 	return false
 }
 
-// publish passes the desired ClusterConnection to the writer.
+// publish passes the desired ClusterConnection to the writer. The keeper's goroutine and that of
+// ReportKinds may call it at the same time.
 func (k *keeper) publish() {
 	if k.ref.IsLocal() {
 		return
 	}
-	object, found := k.m.objects.find(k.ref)
+	k.queueStatus()
+	k.m.writer.poke()
+}
+
+// queueStatus queues the desired ClusterConnection. The mutex is held until then, so that the
+// newest status is the last one.
+func (k *keeper) queueStatus() {
 	now := k.m.clock.Now()
 	k.mu.Lock()
+	defer k.mu.Unlock()
+	object, found := k.m.objects.find(k.ref)
 	want := desired{
 		ref:    k.ref,
 		status: statusOf(k.lockedState.snapshot, k.lockedState.kinds, k.lockedState.apps),
 		brief:  isBrief(k.lockedState.snapshot, now),
 	}
 	k.lockedState.brief = want.brief
-	k.mu.Unlock()
 	if found == presencePresent && !object.Deleting {
 		want.owner, want.create = object, true
 	}
-	k.m.writer.set(k.name, want)
+	k.m.writer.queue(k.name, want)
 }
 
 // publishOverdue publishes the state again when it lasts longer than was expected.

@@ -5,6 +5,7 @@ import (
 	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -130,5 +131,27 @@ func TestIsBrief(t *testing.T) {
 			s := Snapshot{State: tc.State, Reason: tc.Reason, Since: now.Add(-tc.age)}
 			NewWithT(t).Expect(isBrief(s, now)).To(Equal(tc.want))
 		})
+	}
+}
+
+// TestTheNewestStatusIsQueuedLast: a cluster changes while what is watched in it is reported. The status
+// that is queued has both.
+func TestTheNewestStatusIsQueuedLast(t *testing.T) {
+	g := NewWithT(t)
+	m, err := New(Options{Local: &rest.Config{Host: "https://127.0.0.1:1"}, Clock: testclock.NewFakeClock(time.Unix(1_000_000, 0))})
+	g.Expect(err).NotTo(HaveOccurred())
+	ref := Ref{Kind: "Cluster", Namespace: "team", Name: "prod"}
+	for apps := range 100_000 {
+		k := newKeeper(m.shared, ref.ClusterName(), ref, m.forget)
+		var reporting sync.WaitGroup
+		reporting.Go(func() {
+			k.report(nil, apps)
+			k.publish()
+		})
+		k.apply(eventDemanded, readingMessage)
+		reporting.Wait()
+		queued := m.writer.lockedState.queue[k.name].desired.status
+		g.Expect(queued.State).To(Equal(capstanv1.ConnectionConnecting))
+		g.Expect(queued.Apps).To(BeEquivalentTo(apps))
 	}
 }

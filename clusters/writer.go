@@ -142,24 +142,25 @@ func (w *writer) known(name multicluster.ClusterName, object *capstanv1.ClusterC
 	w.lockedState.written[name] = object
 }
 
-// set queues the desired state of an object. It returns at once.
-func (w *writer) set(name multicluster.ClusterName, want desired) {
+// queue queues the desired state of an object, which is written after poke. It returns at once.
+func (w *writer) queue(name multicluster.ClusterName, want desired) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	item, waiting := w.lockedState.queue[name]
 	if !waiting {
 		item = queued{due: w.clock.Now().Add(w.delay), wait: backoff.NewSequence(writeRetry, writeRetryMax)}
 	}
 	item.desired = want
 	w.lockedState.queue[name] = item
-	w.mu.Unlock()
-	w.poke()
 }
 
 // remove queues the deletion of an object.
 func (w *writer) remove(name multicluster.ClusterName, ref Ref) {
-	w.set(name, desired{ref: ref, remove: true})
+	w.queue(name, desired{ref: ref, remove: true})
+	w.poke()
 }
 
+// poke makes the writer write what is due. It never waits.
 func (w *writer) poke() {
 	select {
 	case w.wake <- struct{}{}:

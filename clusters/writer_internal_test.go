@@ -20,12 +20,12 @@ func TestProblemsAreWrittenFirst(t *testing.T) {
 	for name, state := range map[multicluster.ClusterName]capstanv1.ConnectionState{
 		"a": capstanv1.ConnectionReady, "b": capstanv1.ConnectionReady, "c": capstanv1.ConnectionUnreachable, "d": capstanv1.ConnectionConnecting, "e": capstanv1.ConnectionReady,
 	} {
-		w.set(name, desired{status: capstanv1.ClusterConnectionStatus{State: state}})
+		w.queue(name, desired{status: capstanv1.ClusterConnectionStatus{State: state}})
 	}
 	w.remove("f", Ref{})
 	w.lockedState.written["e"] = &capstanv1.ClusterConnection{Status: capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionDegraded}}
 	clock.Step(time.Second)
-	w.set("g", desired{status: capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionReady}})
+	w.queue("g", desired{status: capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionReady}})
 	clock.Step(time.Hour)
 	var order []multicluster.ClusterName
 	for {
@@ -49,7 +49,7 @@ func TestARoundOfMany(t *testing.T) {
 	for n := range 10 {
 		name := multicluster.ClusterName(string(rune('a' + n)))
 		queued = append(queued, name)
-		w.set(name, desired{status: capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionReady}})
+		w.queue(name, desired{status: capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionReady}})
 		clock.Step(time.Second)
 	}
 	for _, expected := range [][]multicluster.ClusterName{queued[:4], queued[4:8], queued[8:]} {
@@ -74,17 +74,17 @@ func TestRounds(t *testing.T) {
 		return all
 	}
 	ready, lost := desired{status: capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionReady}}, desired{status: capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionUnreachable}}
-	w.set("a", ready)
-	w.set("b", ready)
+	w.queue("a", ready)
+	w.queue("b", ready)
 	clock.Step(500 * time.Millisecond)
-	w.set("late", lost)
+	w.queue("late", lost)
 	clock.Step(500 * time.Millisecond)
 	round, _ := w.pick(4)
 	g.Expect(names(round)).To(ConsistOf(multicluster.ClusterName("a"), multicluster.ClusterName("b")))
 	round, next := w.pick(4)
 	g.Expect(round).To(BeEmpty())
 	g.Expect(next).To(Equal(500 * time.Millisecond))
-	w.set("c", ready)
+	w.queue("c", ready)
 	clock.Step(time.Second)
 	round, _ = w.pick(1)
 	g.Expect(names(round)).To(ConsistOf(multicluster.ClusterName("late")), "it shows a problem")
