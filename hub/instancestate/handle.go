@@ -111,19 +111,18 @@ func (h *handlers) processed(event string) bool {
 // await calls then when every handler has reported an event on an object, perhaps at once.
 // It returns the wake functions of the handlers that have not.
 func (h *handlers) await(key owner.Key, event string, then func(outcome)) (wake []func(Woken)) {
-	h.supersede(key, event, acknowledged)
 	h.mu.Lock()
-	a := h.ofLocked(key, event)
-	if a == nil || len(a.missing) == 0 {
-		h.mu.Unlock()
-		then(acknowledged)
-		return nil
+	over := h.supersedeLocked(key, event, acknowledged)
+	if a := h.ofLocked(key, event); a == nil || len(a.missing) == 0 {
+		over = append(over, then)
+	} else {
+		a.then = append(a.then, then)
+		for name := range a.missing {
+			wake = append(wake, h.lockedState.wake[name])
+		}
 	}
-	defer h.mu.Unlock()
-	a.then = append(a.then, then)
-	for name := range a.missing {
-		wake = append(wake, h.lockedState.wake[name])
-	}
+	h.mu.Unlock()
+	call(over, acknowledged)
 	return wake
 }
 
@@ -136,13 +135,13 @@ func (h *handlers) fresh(key owner.Key, event string, newest func() bool) (wake 
 		h.mu.Unlock()
 		return nil, false
 	}
-	then := h.supersedeLocked(key, event, acknowledged)
+	over := h.supersedeLocked(key, event, acknowledged)
 	if a := h.ofLocked(key, event); a != nil && !a.woken {
 		a.woken = true
 		wake = slices.Collect(maps.Values(h.lockedState.wake))
 	}
 	h.mu.Unlock()
-	call(then, acknowledged)
+	call(over, acknowledged)
 	return wake, true
 }
 
