@@ -3,18 +3,17 @@ package awsconfig_test
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/smithy-go"
 	. "github.com/onsi/gomega"
@@ -22,6 +21,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/awsconfig"
 	"github.com/capstan-hub/capstan/internal/netguard"
 	"github.com/capstan-hub/capstan/internal/netguard/netguardtest"
+	"github.com/capstan-hub/capstan/internal/sdkhttp"
 	playground "github.com/capstan-hub/capstan/playground/aws"
 	fakeec2 "github.com/capstan-hub/capstan/playground/aws/ec2"
 	fakests "github.com/capstan-hub/capstan/playground/aws/sts"
@@ -308,37 +308,14 @@ func TestBadSettingsAreNamed(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("missing.pem")))
 }
 
-// touchy is a request's body as the SDK's is once there is an answer: it can be read to
-// its end, and WriteTo fails.
-type touchy struct {
-	io.Reader
-	touched atomic.Bool
-}
-
-func (b *touchy) Close() error { return nil }
-
-func (b *touchy) WriteTo(io.Writer) (int64, error) {
-	b.touched.Store(true)
-	return 0, io.EOF
-}
-
-// A near server answers before the transport has read the body's end, and then the SDK closes
-// the body. A failing WriteTo would sometimes close the connection during the answer; so it is
-// never called.
-func TestAnEarlyAnswerBreaksNoConnection(t *testing.T) {
-	g, w := NewWithT(t), start(t)
-	client := load(t, awsconfig.Options{}).In(ireland, awsconfig.Role{}).HTTPClient
-	const form = "Action=GetCallerIdentity&Version=2011-06-15"
-	body := &touchy{Reader: strings.NewReader(form)}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.URL(), body)
-	g.Expect(err).NotTo(HaveOccurred())
-	request.ContentLength = int64(len(form))
-	response, err := client.Do(request)
-	g.Expect(err).NotTo(HaveOccurred())
-	_, err = io.Copy(io.Discard, response.Body)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(response.Body.Close()).To(Succeed())
-	g.Expect(body.touched.Load()).To(BeFalse())
+// All requests go through the client that reads responses to their end (internal/sdkhttp).
+func TestHTTPClients(t *testing.T) {
+	g := NewWithT(t)
+	start(t)
+	config := load(t, awsconfig.Options{})
+	g.Expect(config.In(ireland, awsconfig.Role{}).HTTPClient).To(BeAssignableToTypeOf(sdkhttp.Client{}))
+	g.Expect(config.In(ireland, awsconfig.Role{ARN: roleARN}).HTTPClient).To(BeAssignableToTypeOf(sdkhttp.Client{}))
+	g.Expect(config.Guarded(netguard.Policy{})).To(BeAssignableToTypeOf(sdkhttp.Client{}))
 }
 
 // TestGuarded proves the policy of internal/netguard for the client of key endpoint, which
@@ -371,8 +348,7 @@ func TestGuarded(t *testing.T) {
 		refused(a, false)
 	}
 	// net/http reads the environment once in a process, so the setting itself is checked.
-	guarded, ok := config.Guarded(netguard.Policy{}).(interface{ GetTransport() *http.Transport })
-	g.Expect(ok).To(BeTrue())
+	guarded := config.Guarded(netguard.Policy{}).(sdkhttp.Client).Next.(*awshttp.BuildableClient)
 	g.Expect(guarded.GetTransport().Proxy).To(BeNil(), "a proxy would be dialled in place of the address")
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(server.Close)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -24,6 +23,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/capstan-hub/capstan/internal/netguard"
+	"github.com/capstan-hub/capstan/internal/sdkhttp"
 )
 
 const (
@@ -96,7 +96,7 @@ func Load(ctx context.Context, o Options) (*Config, error) {
 	c := &Config{roles: lru.New(mostRoles)}
 	// The SDK has added AWS_CA_BUNDLE to it.
 	c.http = base.HTTPClient.(*awshttp.BuildableClient)
-	base.HTTPClient = client{c.http}
+	base.HTTPClient = sdkhttp.Client{Next: c.http}
 	own.Client = sts.NewFromConfig(base)
 	if o.Auth == AuthIRSA {
 		base.Credentials = cached(stscreds.NewWebIdentityRoleProvider(own,
@@ -132,7 +132,7 @@ func (c *Config) In(region string, role Role) aws.Config {
 // the environment (AWS_ENDPOINT_URL) are set by the administrator and are not checked. It uses no
 // proxy of the environment: then only the proxy's address could be checked.
 func (c *Config) Guarded(policy netguard.Policy) aws.HTTPClient {
-	return client{c.http.WithDialerOptions(func(d *net.Dialer) {
+	return sdkhttp.Client{Next: c.http.WithDialerOptions(func(d *net.Dialer) {
 		d.Control = func(network, address string, raw syscall.RawConn) error {
 			if err := policy.Control(network, address, raw); err != nil {
 				return fmt.Errorf("key endpoint: %w", err)
@@ -202,21 +202,6 @@ func newHTTPClient() *awshttp.BuildableClient {
 		WithTransportOptions(func(t *http.Transport) {
 			t.TLSHandshakeTimeout, t.ResponseHeaderTimeout = dialTimeout, responseTimeout
 		})
-}
-
-// client is an HTTP client that hides all methods of request bodies except Read and Close. The
-// SDK closes a body as soon as it has an answer. If the transport reads the end of the body
-// after that, the WriteTo of the SDK's body fails with io.EOF, where its Read succeeds. The
-// transport then closes the connection while the answer is being read (smithy-go 1.28). This
-// occurs with a near server or on a busy machine.
-type client struct{ *awshttp.BuildableClient }
-
-// Do implements aws.HTTPClient.
-func (c client) Do(r *http.Request) (*http.Response, error) {
-	if r.Body != nil {
-		r.Body = struct{ io.ReadCloser }{r.Body}
-	}
-	return c.BuildableClient.Do(r)
 }
 
 // homeRegion returns the region of a process that has none set: one with its partition's STS.

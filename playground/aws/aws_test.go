@@ -3,7 +3,6 @@ package aws_test
 import (
 	"context"
 	"errors"
-	"io"
 	"maps"
 	"net/http"
 	"os"
@@ -23,6 +22,7 @@ import (
 	. "github.com/onsi/gomega"
 	testclock "k8s.io/utils/clock/testing"
 
+	"github.com/capstan-hub/capstan/internal/sdkhttp"
 	"github.com/capstan-hub/capstan/playground/aws"
 	"github.com/capstan-hub/capstan/playground/aws/ec2"
 	"github.com/capstan-hub/capstan/playground/aws/sts"
@@ -71,19 +71,7 @@ func (w *world) load(t *testing.T) {
 	}
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	w.sdk.HTTPClient = patientClient{&http.Client{Transport: transport}}
-}
-
-// patientClient keeps the SDK from breaking a connection whose server answers before
-// the request's writer has seen the end of the body: smithy-go closes the body then,
-// and its WriteTo makes an error of that.
-type patientClient struct{ *http.Client }
-
-func (c patientClient) Do(r *http.Request) (*http.Response, error) {
-	if r.Body != nil {
-		r.Body = struct{ io.ReadCloser }{r.Body}
-	}
-	return c.Client.Do(r)
+	w.sdk.HTTPClient = sdkhttp.Client{Next: &http.Client{Transport: transport}}
 }
 
 // in returns EC2 in a region.

@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/capstan-hub/capstan/hub/instancestate/queue/queuetest"
+	"github.com/capstan-hub/capstan/internal/sdkhttp"
 	"github.com/capstan-hub/capstan/playground/aws/sqs/sqstest"
 )
 
@@ -37,7 +38,7 @@ func TestMain(m *testing.M) {
 	quit := make(chan bool)
 	go gosqs.PeriodicTasks(time.Second, quit)
 	client = sqs.New(sqs.Options{
-		Region: region, BaseEndpoint: aws.String(server.URL), HTTPClient: http.DefaultClient, Retryer: aws.NopRetryer{},
+		Region: region, BaseEndpoint: aws.String(server.URL), HTTPClient: sdkhttp.Client{Next: http.DefaultClient}, Retryer: aws.NopRetryer{},
 		Credentials: credentials.NewStaticCredentialsProvider("a", "b", ""),
 	})
 	code := m.Run()

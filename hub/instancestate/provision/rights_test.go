@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/capstan-hub/capstan/hub/instancestate/queue"
+	"github.com/capstan-hub/capstan/internal/sdkhttp"
 	"github.com/capstan-hub/capstan/playground/aws"
 	"github.com/capstan-hub/capstan/playground/aws/sqs"
 	"github.com/capstan-hub/capstan/playground/leaks"
@@ -43,7 +44,7 @@ func TestConsumerCallsWhatItMay(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	newClient := func(through http.RoundTripper) *api.Client {
 		return api.New(api.Options{
-			Region: region, BaseEndpoint: sdk.String(server.URL()), HTTPClient: &http.Client{Transport: through},
+			Region: region, BaseEndpoint: sdk.String(server.URL()), HTTPClient: sdkhttp.Client{Next: &http.Client{Transport: through}},
 			Credentials: credentials.NewStaticCredentialsProvider(aws.AccessKeyID, aws.SecretAccessKey, ""),
 		})
 	}

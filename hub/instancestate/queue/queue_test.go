@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -58,14 +57,11 @@ func start(t testing.TB, c clock.WithTicker, attributes map[string]string) *worl
 	if w.Server, err = aws.Start(aws.Options{Services: []aws.Service{w.sqs}, Clock: c}); err != nil {
 		t.Fatal(err)
 	}
-	transport := &http.Transport{MaxIdleConnsPerHost: 100}
-	w.client = api.New(api.Options{
-		Region: region, BaseEndpoint: sdk.String(w.URL()), HTTPClient: &http.Client{Transport: transport}, Retryer: sdk.NopRetryer{},
-		Credentials: credentials.NewStaticCredentialsProvider(aws.AccessKeyID, aws.SecretAccessKey, ""),
-	})
+	config, closeConnections := w.Config(aws.Root(), region)
+	w.client = api.NewFromConfig(config)
 	t.Cleanup(func() {
 		w.Stop()
-		transport.CloseIdleConnections()
+		closeConnections()
 	})
 	w.url = w.create(t, "q", attributes)
 	return w

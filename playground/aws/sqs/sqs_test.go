@@ -3,7 +3,6 @@ package sqs_test
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	api "github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/aws/smithy-go"
@@ -46,14 +44,11 @@ func start(t testing.TB, c clock.Clock) *world {
 	if w.Server, err = aws.Start(aws.Options{Services: []aws.Service{w.sqs}, Clock: c}); err != nil {
 		t.Fatal(err)
 	}
-	transport := &http.Transport{MaxIdleConnsPerHost: 100}
-	w.Client = api.New(api.Options{
-		Region: region, BaseEndpoint: sdk.String(w.URL()), HTTPClient: &http.Client{Transport: transport}, Retryer: sdk.NopRetryer{},
-		Credentials: credentials.NewStaticCredentialsProvider(aws.AccessKeyID, aws.SecretAccessKey, ""),
-	})
+	config, closeConnections := w.Config(aws.Root(), region)
+	w.Client = api.NewFromConfig(config)
 	t.Cleanup(func() {
 		w.Stop()
-		transport.CloseIdleConnections()
+		closeConnections()
 	})
 	return w
 }
