@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -18,29 +19,35 @@ import (
 	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
+// patience is the limit of a call, for a busy machine.
+const patience = time.Minute
+
 // A response is read to its end although the transport reads the end of the request's body
 // after the SDK has closed the body.
 func TestResponseBeforeTheEndOfTheRequest(t *testing.T) {
 	leaks.AtEnd(t)
 	g := NewWithT(t)
-	late := &lateWriter{closed: make(chan struct{}), ended: make(chan struct{})}
+	events := newOrder()
 	body := strings.Repeat("x", 1<<20)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
 		_ = http.NewResponseController(w).Flush()
-		<-late.ended
+		select {
+		case <-events.ended:
+		case <-r.Context().Done(): // The client's limit of time.
+		}
 		_, _ = io.WriteString(w, `{"Messages":[{"MessageId":"a","Body":"`+body+`"}]}`)
 	}))
 	t.Cleanup(server.Close)
 	transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := new(net.Dialer).DialContext(ctx, network, address)
-		return conn{c, late}, err
+		return conn{c, events}, err
 	}}
 	t.Cleanup(transport.CloseIdleConnections)
 	client := sqs.New(sqs.Options{
 		Region: "eu-west-1", BaseEndpoint: aws.String(server.URL), Credentials: aws.AnonymousCredentials{}, Retryer: aws.NopRetryer{},
-		HTTPClient: observing{sdkhttp.Client{Next: &http.Client{Transport: transport}}, late},
+		HTTPClient: observing{sdkhttp.Client{Next: &http.Client{Transport: transport, Timeout: patience}}, events},
 	})
 	out, err := client.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{QueueUrl: aws.String(server.URL + "/q")}, func(o *sqs.Options) {
 		o.DisableMessageChecksumValidation = true
@@ -50,44 +57,50 @@ func TestResponseBeforeTheEndOfTheRequest(t *testing.T) {
 	g.Expect(len(*out.Messages[0].Body)).To(Equal(len(body)))
 }
 
-// lateWriter has the order of events: the SDK closes the body of a request, then the
+// order has the order of events: the SDK closes the body of a request, then the
 // transport reads the end of the body.
-type lateWriter struct {
-	closed, ended    chan struct{}
-	onClose, onEnded sync.Once
+type order struct {
+	closed, ended chan struct{}
+	close, end    func()
+}
+
+func newOrder() *order {
+	o := &order{closed: make(chan struct{}), ended: make(chan struct{})}
+	o.close, o.end = sync.OnceFunc(func() { close(o.closed) }), sync.OnceFunc(func() { close(o.ended) })
+	return o
 }
 
 // conn is a connection whose write of a body returns after the SDK has closed the body.
 type conn struct {
 	net.Conn
-	late *lateWriter
+	order *order
 }
 
 func (c conn) ReadFrom(r io.Reader) (int64, error) {
 	n, err := io.Copy(c.Conn, r)
-	<-c.late.closed
+	<-c.order.closed
 	return n, err
 }
 
 // observing is an HTTP client that observes the bodies that the SDK sends.
 type observing struct {
-	next aws.HTTPClient
-	late *lateWriter
+	next  aws.HTTPClient
+	order *order
 }
 
 func (o observing) Do(r *http.Request) (*http.Response, error) {
-	r.Body = &observed{r.Body, o.late}
+	r.Body = &observed{r.Body, o.order}
 	return o.next.Do(r)
 }
 
 // observed is a body of the SDK, with its WriteTo.
 type observed struct {
 	io.ReadCloser
-	late *lateWriter
+	order *order
 }
 
 func (b *observed) Close() error {
-	defer b.late.onClose.Do(func() { close(b.late.closed) })
+	defer b.order.close()
 	return b.ReadCloser.Close()
 }
 
@@ -104,8 +117,8 @@ func (b *observed) WriteTo(w io.Writer) (int64, error) {
 // noteEnd reports a read after Close.
 func (b *observed) noteEnd() {
 	select {
-	case <-b.late.closed:
-		b.late.onEnded.Do(func() { close(b.late.ended) })
+	case <-b.order.closed:
+		b.order.end()
 	default:
 	}
 }

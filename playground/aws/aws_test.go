@@ -22,7 +22,6 @@ import (
 	. "github.com/onsi/gomega"
 	testclock "k8s.io/utils/clock/testing"
 
-	"github.com/capstan-hub/capstan/internal/sdkhttp"
 	"github.com/capstan-hub/capstan/playground/aws"
 	"github.com/capstan-hub/capstan/playground/aws/ec2"
 	"github.com/capstan-hub/capstan/playground/aws/sts"
@@ -69,9 +68,9 @@ func (w *world) load(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
-	w.sdk.HTTPClient = sdkhttp.Client{Next: &http.Client{Transport: transport}}
+	direct, closeConnections := w.Config(aws.Root(), "")
+	t.Cleanup(closeConnections)
+	w.sdk.HTTPClient = direct.HTTPClient
 }
 
 // in returns EC2 in a region.

@@ -14,14 +14,12 @@ import (
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	api "github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"k8s.io/utils/clock"
 
 	"github.com/capstan-hub/capstan/hub/instancestate/queue"
-	"github.com/capstan-hub/capstan/internal/sdkhttp"
 	"github.com/capstan-hub/capstan/playground/aws"
 	"github.com/capstan-hub/capstan/playground/aws/sqs"
 	"github.com/capstan-hub/capstan/playground/leaks"
@@ -40,15 +38,9 @@ func TestConsumerCallsWhatItMay(t *testing.T) {
 	server, err := aws.Start(aws.Options{Services: []aws.Service{service}})
 	g.Expect(err).NotTo(HaveOccurred())
 	defer server.Stop()
-	transport := &http.Transport{}
-	defer transport.CloseIdleConnections()
-	newClient := func(through http.RoundTripper) *api.Client {
-		return api.New(api.Options{
-			Region: region, BaseEndpoint: sdk.String(server.URL()), HTTPClient: sdkhttp.Client{Next: &http.Client{Transport: through}},
-			Credentials: credentials.NewStaticCredentialsProvider(aws.AccessKeyID, aws.SecretAccessKey, ""),
-		})
-	}
-	administrator := newClient(transport)
+	config, closeConnections := server.Config(aws.Root(), region)
+	defer closeConnections()
+	administrator := api.NewFromConfig(config)
 	for _, logical := range []string{"DeadLetterQueue", "Queue"} {
 		create(t, administrator, s.properties(logical))
 	}
@@ -57,11 +49,12 @@ func TestConsumerCallsWhatItMay(t *testing.T) {
 	good, err := os.ReadFile(fixtures + "/ec2-spot-interruption-terminate.json")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(service.Put(region, "capstan", string(good), string(good), "no JSON")).To(BeNil())
-	calls := &recorder{next: transport, seen: map[string]map[string]bool{}}
+	calls := &recorder{next: config.HTTPClient, seen: map[string]map[string]bool{}}
+	config.HTTPClient = calls
 	var mu sync.Mutex
 	retried := false
 	consumer := queue.New(queue.Options{
-		Client: newClient(calls), QueueName: "capstan", WaitTime: time.Second, VisibilityTimeout: 10 * time.Second, PollersMin: 1, PollersMax: 1,
+		Client: api.NewFromConfig(config), QueueName: "capstan", WaitTime: time.Second, VisibilityTimeout: 10 * time.Second, PollersMin: 1, PollersMax: 1,
 		Clock: clock.RealClock{}, Log: logr.Discard(),
 		Handler: func(_ context.Context, d *queue.Delivery) {
 			mu.Lock()
@@ -131,14 +124,14 @@ func right(operation string) string { return "sqs:" + strings.TrimSuffix(operati
 
 // recorder records the permissions that are used on each queue.
 type recorder struct {
-	next http.RoundTripper
+	next sdk.HTTPClient
 
 	mu   sync.Mutex
 	seen map[string]map[string]bool
 }
 
-// RoundTrip implements http.RoundTripper.
-func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
+// Do implements sdk.HTTPClient.
+func (r *recorder) Do(request *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(request.Body)
 	if err != nil {
 		return nil, err
@@ -159,7 +152,7 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	r.seen[name][right(operation)] = true
 	r.mu.Unlock()
-	return r.next.RoundTrip(request)
+	return r.next.Do(request)
 }
 
 func (r *recorder) of(name string) []string {
